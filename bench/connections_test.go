@@ -12,10 +12,9 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// BenchmarkConnections prints what an open connection costs in memory, heap and
-// stacks, the client's end in the same process included: one that waits between
-// requests, and a presence socket. Both are compared with a connection of net/http
-// whose handler does nothing.
+// BenchmarkConnections prints the memory that an open connection takes, heap and stacks, including
+// the client's end in the same process: an idle connection between requests, and a presence socket.
+// Both are compared with a connection of net/http whose handler does nothing.
 func BenchmarkConnections(b *testing.B) {
 	k := quickstart(b, databasetest.File(b))
 	p := newPlayers(b, k)
@@ -39,7 +38,7 @@ func BenchmarkConnections(b *testing.B) {
 	}
 }
 
-// memory opens two connections for each head and returns what one takes.
+// memory opens two connections for each head and returns the memory that one takes.
 func memory(b *testing.B, h http.Handler, heads []string, status string) float64 {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,10 +74,10 @@ func memory(b *testing.B, h http.Handler, heads []string, status string) float64
 	return float64(held()-before) / float64(len(conns))
 }
 
-// held is what the heap and the stacks hold.
+// held returns the size of the heap and the stacks.
 func held() int64 {
 	runtime.GC()
-	runtime.GC() // what the first one has finalized
+	runtime.GC() // frees what the first one has finalized
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)

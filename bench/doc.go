@@ -1,3 +1,3 @@
-// Package bench holds the comparisons of bench/README.md: the kit next to its
-// rivals, in one run, on one machine.
+// Package bench contains the benchmarks of bench/README.md, which compare the kit with its
+// alternatives in one run on one machine.
 package bench

@@ -39,8 +39,8 @@ import (
 
 const connections = 32
 
-// BenchmarkHTTP compares GET /ledger/:currency, with a bearer token and a read
-// of a database file, to a bare echo handler that returns constant JSON.
+// BenchmarkHTTP compares GET /ledger/:currency, with a bearer token and a read of a database file,
+// with a bare echo handler that returns constant JSON.
 func BenchmarkHTTP(b *testing.B) {
 	b.Run("echo-constant", func(b *testing.B) {
 		e := echo.New()
@@ -60,7 +60,7 @@ func BenchmarkHTTP(b *testing.B) {
 	})
 }
 
-// balance reads that of one funded account.
+// balance reads the balance of one funded account.
 func balance(b *testing.B, log *slog.Logger) {
 	k := compose(b, append(bank(), kit.WithDatabase(databasetest.File(b)), kit.WithLogger(log))...)
 	if _, err := k.Ledger().Credit(context.Background(), ledger.Entry{UserID: "ada", Currency: "coins", Amount: 100, Ref: "bench"}); err != nil {
@@ -69,7 +69,7 @@ func balance(b *testing.B, log *slog.Logger) {
 	load(b, k, constant("GET /ledger/coins", token(b, k, "ada")))
 }
 
-// compose is a kit, closed after the benchmark.
+// compose returns a kit that is closed after the benchmark.
 func compose(b *testing.B, opts ...kit.Option) *kit.Kit {
 	b.Helper()
 	k, err := kit.New(opts...)
@@ -84,7 +84,7 @@ func compose(b *testing.B, opts ...kit.Option) *kit.Kit {
 	return k
 }
 
-// token makes a user and returns an access token of that user's.
+// token creates a user and returns an access token of that user.
 func token(b *testing.B, k *kit.Kit, user string, scopes ...string) string {
 	b.Helper()
 	ctx := context.Background()
@@ -136,16 +136,16 @@ var nothing = multiplayer.Define(multiplayer.Definition[struct{}, struct{}]{
 
 type game = multiplayer.Context[struct{}]
 
-// requests appends the next request to what it is given; many may call it at once.
+// requests appends the next request to its argument; it may be called concurrently.
 type requests func([]byte) []byte
 
-// constant is the same request every time.
+// constant returns the same request every time.
 func constant(line, token string) requests {
 	request := head(line, token) + "\r\n"
 	return func(out []byte) []byte { return append(out, request...) }
 }
 
-// head is a request line with its headers, without the empty line that ends them.
+// head returns a request line with its headers, without the empty line that ends them.
 func head(line, token string) string {
 	text := line + " HTTP/1.1\r\nHost: bench\r\n"
 	if token != "" {
@@ -154,15 +154,15 @@ func head(line, token string) string {
 	return text
 }
 
-// load is loadOver 32 connections.
+// load is loadOver with 32 connections.
 func load(b *testing.B, h http.Handler, next requests) {
 	b.Helper()
 	loadOver(b, connections, h, next)
 }
 
-// loadOver sends b.N requests over loopback connections that cost the client as
-// little as can be: bytes out, headers and a counted body in. A response other
-// than 200 or 201 fails the benchmark.
+// loadOver sends b.N requests over loopback connections with as little work of the client as
+// possible: it writes bytes, and reads headers and a counted body. A response other than 200 or 201
+// fails the benchmark.
 func loadOver(b *testing.B, connections int, h http.Handler, next requests) {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

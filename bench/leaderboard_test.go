@@ -17,16 +17,15 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// BenchmarkLeaderboardHTTP is a board of 500 users over HTTP, each with a
-// bearer token and an entry, in turn: the composition of examples/quickstart,
-// at work on its jobs and with its access log, on a file and on PostgreSQL.
-// The server and its 32 connections, each of which waits for its response, share
-// the processors. The rate classes "read" and "write" are off, as they are
-// unless a host sets them.
+// BenchmarkLeaderboardHTTP measures a board of 500 users over HTTP, each with a bearer token and an
+// entry, in turn. The composition is that of examples/quickstart, with running jobs and an access
+// log, on a file and on PostgreSQL. The server and its 32 connections, each of which waits for its
+// response, share the processors. The rate classes "read" and "write" are unlimited, as they are by
+// default.
 func BenchmarkLeaderboardHTTP(b *testing.B) {
 	b.Run("sqlite", func(b *testing.B) { arcade(b, databasetest.File(b)) })
 	b.Run("postgres", func(b *testing.B) {
-		arcade(b, databasetest.Postgres(b, postgres.WithConnections(16))) // as many as without the option
+		arcade(b, databasetest.Postgres(b, postgres.WithConnections(16))) // as many as by default
 	})
 }
 
@@ -47,7 +46,7 @@ func arcade(b *testing.B, db *database.DB) {
 	}
 }
 
-// quickstart is a kit that works on its jobs and writes a line a request.
+// quickstart returns a kit that runs its jobs and logs a line for each request.
 func quickstart(b *testing.B, db *database.DB) *kit.Kit {
 	file, err := os.Create(filepath.Join(b.TempDir(), "access.log"))
 	if err != nil {
@@ -68,8 +67,7 @@ func quickstart(b *testing.B, db *database.DB) *kit.Kit {
 	return k
 }
 
-// players take turns, each with a token that may submit: the board is
-// server-authoritative.
+// players take turns, each with a token that may submit, because the board is server-authoritative.
 type players struct {
 	tokens []string
 	turn   atomic.Int64
@@ -89,9 +87,9 @@ func newPlayers(b *testing.B, k *kit.Kit) *players {
 	return p
 }
 
-// score is that of a turn. A player's next one is better by more than the
-// distance of two players, so every submission is a durable write, which moves the
-// entry and its counts.
+// score returns the score of a turn. The next one of a player is higher by more than the distance
+// between two players, so every submission is a durable write, which moves the entry and its
+// counts.
 func (p *players) score(turn int64) int64 {
 	n := int64(len(p.tokens))
 	return turn%n*2000 + turn/n*3000
@@ -107,7 +105,7 @@ func (p *players) submit() requests {
 	}
 }
 
-// get returns the response of a path below the board to the player whose turn it is.
+// get returns requests for a path of the board, by the players in turn.
 func (p *players) get(path string) requests {
 	heads := p.heads("GET /leaderboard/arcade" + path)
 	return func(out []byte) []byte {
@@ -116,7 +114,7 @@ func (p *players) get(path string) requests {
 	}
 }
 
-// heads is the head of a request by each player.
+// heads returns the head of a request by each player.
 func (p *players) heads(line string) []string {
 	heads := make([]string, len(p.tokens))
 	for i, token := range p.tokens {

@@ -10,14 +10,14 @@ import (
 	"github.com/kitbackend/kit/database/postgres"
 )
 
-// BenchmarkCreditHTTP is POST /ledger/:currency/credit to 500 users in turn by an
-// administrator with a bearer token: a durable write with its audit event, on
-// the composition of examples/quickstart at work on its jobs and with its access
-// log, over 64 connections that share the processors with the server.
+// BenchmarkCreditHTTP measures POST /ledger/:currency/credit to 500 users in turn by an
+// administrator with a bearer token: a durable write with its audit event. The composition is that
+// of examples/quickstart, with running jobs and an access log. The 64 connections share the
+// processors with the server.
 func BenchmarkCreditHTTP(b *testing.B) {
 	b.Run("sqlite", func(b *testing.B) { credits(b, databasetest.File(b)) })
 	b.Run("postgres", func(b *testing.B) {
-		credits(b, databasetest.Postgres(b, postgres.WithConnections(16))) // as many as without the option
+		credits(b, databasetest.Postgres(b, postgres.WithConnections(16))) // as many as by default
 	})
 }
 

@@ -26,8 +26,8 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// market is a kit with the five rails on scripted stores, which sell a map for
-// good, a subscription, and coins.
+// market is a kit with the five rails at scripted stores, which sell a map as a one-time purchase,
+// a subscription, and coins.
 type market struct {
 	*kittest.Kit
 	stores  *paytest.Stores
@@ -77,10 +77,10 @@ func onBoth(b *testing.B, run func(b *testing.B, db *database.DB)) {
 
 func ada() payments.Subject { return payments.Subject{Type: payments.SubjectUser, ID: "ada"} }
 
-// BenchmarkPaymentsWebhook accepts purchases of coins durably, 32 senders at once:
-// proof, merge, projection, credit, trail. A rail with an HMAC, and the one with
-// chains of certificates, whose signatures also stand inside of the body. share is
-// the part of the process's processor time that reading and proving take.
+// BenchmarkPaymentsWebhook accepts purchases of coins durably, from 32 senders at once:
+// verification, merge, projection, credit, audit trail. One rail has an HMAC, the other has chains
+// of certificates, with signatures also inside the body. share is the part of the processor time of
+// the process that reading and verifying take.
 func BenchmarkPaymentsWebhook(b *testing.B) {
 	for _, rail := range []payments.RailID{payments.RailMerchantB, payments.RailIOSStore} {
 		b.Run(string(rail), func(b *testing.B) {
@@ -122,7 +122,7 @@ func BenchmarkPaymentsWebhook(b *testing.B) {
 	}
 }
 
-// proof is the processor's time that reading and proving one delivery takes.
+// proof returns the processor time of reading and verifying one delivery.
 func (m *market) proof(b *testing.B, rail payments.RailID) time.Duration {
 	const times = 300
 	var caught []*http.Request
@@ -171,8 +171,8 @@ func (m *market) own(b *testing.B, db *database.DB, purchases int) {
 	}
 }
 
-// BenchmarkPaymentsEntitled is the check of a request: from the cache, and read
-// anew from a SQLite file. BenchmarkPaymentsEntitlements lists a subject's keys.
+// BenchmarkPaymentsEntitled measures the check of a request, from the cache and uncached from a
+// SQLite file. BenchmarkPaymentsEntitlements lists the keys of a subject.
 func BenchmarkPaymentsEntitled(b *testing.B) {
 	db := databasetest.File(b)
 	m := openMarket(b, db, func(*payments.Config) {})
@@ -214,9 +214,9 @@ func BenchmarkPaymentsEntitlements(b *testing.B) {
 	})
 }
 
-// BenchmarkPaymentsReconcile asks a rail about every one of b.N subscriptions in
-// one run: -benchtime 100000x is the night of a shop with 100,000. peak-KB is what
-// the run holds at most beyond what there was before.
+// BenchmarkPaymentsReconcile queries a rail for each of b.N subscriptions in one run: -benchtime
+// 100000x is a nightly run of a shop with 100,000. peak-KB is the maximum memory of the run, in
+// addition to what was in use before.
 func BenchmarkPaymentsReconcile(b *testing.B) {
 	onBoth(b, func(b *testing.B, db *database.DB) {
 		var asked, peak, base int64
@@ -233,7 +233,7 @@ func BenchmarkPaymentsReconcile(b *testing.B) {
 					ProductID: "prod_pro", State: payments.StateActive, WillRenew: true, AccessUntil: 1 << 50}}}, err
 			}
 		})
-		for from := 0; from < b.N; from += 10_000 { // a statement has ten seconds
+		for from := 0; from < b.N; from += 10_000 { // a statement has a limit of ten seconds
 			if _, err := db.Exec(b.Context(), `WITH RECURSIVE n (i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $2)
 				INSERT INTO payments_purchase (id, rail, transaction_id, environment, product_key, store_product_id, kind, subject_type, subject_id, facts,
 					status, grants, status_then, period_type, will_renew, ownership, starts_at, quantity, acknowledged, created_at, updated_at, checked_at)
@@ -255,7 +255,7 @@ func BenchmarkPaymentsReconcile(b *testing.B) {
 	})
 }
 
-// live is what the heap holds.
+// live returns the size of the live heap.
 func live() int64 {
 	runtime.GC()
 	var m runtime.MemStats

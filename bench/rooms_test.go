@@ -32,11 +32,10 @@ import (
 
 const rooms = 50
 
-// BenchmarkRooms plays fifty rooms of two over real sockets: each player replies to
-// what the other did as soon as they see it. The players are a process of their
-// own, so that the processor's time is the server's. "full" goes as fast as it
-// can, "paced" makes 1,900 moves a second; the time is from a move to its
-// durable acknowledgement.
+// BenchmarkRooms plays fifty rooms of two players over real sockets: each player responds to the
+// other's move as soon as it arrives. The players are a separate process, so that the processor
+// time is the server's. "full" runs as fast as possible, "paced" makes 1,900 moves a second; the
+// time is from a move to its durable acknowledgement.
 func BenchmarkRooms(b *testing.B) {
 	for _, on := range []struct {
 		name string
@@ -62,7 +61,7 @@ func BenchmarkRooms(b *testing.B) {
 	}
 }
 
-// played is what the players' process says at the end.
+// played is the final report of the players' process.
 type played struct {
 	Moves    int           `json:"moves"`
 	Took     time.Duration `json:"took"`
@@ -127,8 +126,8 @@ func playRooms(b *testing.B, db *database.DB, every time.Duration) {
 	b.ReportMetric(float64(end.P99.Microseconds())/1000, "p99-ms")
 }
 
-// The game of the rooms: a ball goes to and fro, each player has a hand that the
-// other must not see.
+// rallyState is the state of the game of the rooms: a ball goes to and fro, and each player has a
+// hand that is hidden from the other.
 type rallyState struct {
 	Strokes int               `json:"strokes"`
 	Turn    string            `json:"turn"`
@@ -195,18 +194,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// player is one socket, with what it measures.
+// player is one socket with its measurements.
 type player struct {
 	ws    *websocket.Conn
 	took  []time.Duration
 	every time.Duration
-	// after sets the paces of the rooms apart, as players do not move in step.
+	// after staggers the rooms, as players do not move in step.
 	after time.Duration
-	// strokes are those left to the room, the other player's included; over says
-	// that nobody plays on.
+	// strokes is the number of strokes left in the room, including those of the other player; over
+	// reports that the game has ended.
 	strokes int
 	first   bool
-	version int // the newest that a frame brought, which may come before an acknowledgement
+	version int // the latest of a frame, which may arrive before an acknowledgement
 }
 
 func playAll(told io.Reader) {
@@ -248,20 +247,20 @@ func playAll(told io.Reader) {
 	}
 }
 
-// until reads up to a frame that holds a text.
+// until reads up to a frame that contains a text.
 func (p *player) until(text string) {
 	for !bytes.Contains(p.read(), []byte(text)) {
 	}
 }
 
-// reach reads up to a version, unless the player has it.
+// reach reads up to a version, unless the player has it already.
 func (p *player) reach(version int) {
 	for p.version < version {
 		p.read()
 	}
 }
 
-// read returns the next frame and notes the version it brings.
+// read returns the next frame and records its version.
 func (p *player) read() []byte {
 	_, raw, err := p.ws.ReadMessage()
 	if err != nil {

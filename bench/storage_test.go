@@ -45,8 +45,8 @@ func composeStorage(b *testing.B, db *database.DB, url string, objects string) *
 	return k
 }
 
-// BenchmarkStorageBytes moves 32 MiB over loopback: through the kit, by its
-// signed addresses, and by http.ServeFile of the same bytes.
+// BenchmarkStorageBytes moves 32 MiB over loopback: through the kit, by its signed URLs, and by
+// http.ServeFile of the same bytes.
 func BenchmarkStorageBytes(b *testing.B) {
 	var handler http.Handler
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
@@ -119,7 +119,7 @@ func BenchmarkStorageBytes(b *testing.B) {
 	})
 }
 
-// BenchmarkStorageRows starts, completes and lists, from 16 callers at once.
+// BenchmarkStorageRows starts, completes and lists uploads, from 16 callers at once.
 func BenchmarkStorageRows(b *testing.B) {
 	each := func(b *testing.B, run func(b *testing.B, db *database.DB)) {
 		b.Run("sqlite", func(b *testing.B) { run(b, databasetest.File(b)) })
@@ -166,7 +166,7 @@ func BenchmarkStorageRows(b *testing.B) {
 	})
 }
 
-// serveByNginx runs nginx on the directory of a file and returns the file's address.
+// serveByNginx runs nginx on the directory of a file and returns the URL of the file.
 func serveByNginx(b *testing.B, program, served string) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -192,11 +192,11 @@ func serveByNginx(b *testing.B, program, served string) string {
 	return "http://" + address + "/" + filepath.Base(served)
 }
 
-// listed is a bucket that has n more objects than it keeps.
+// listed is a bucket that lists n more objects than it stores.
 type listed struct {
 	bucket.Bucket
 	n    int
-	heap uint64 // the most that was in use at a page
+	heap uint64 // the maximum in use at a page
 }
 
 // List implements [bucket.Bucket]. A key is its number in letters.
@@ -219,8 +219,8 @@ func (l *listed) List(_ context.Context, after string, limit int) (page []bucket
 	return page, nil
 }
 
-// BenchmarkStorageSweep sweeps a bucket whose objects all have rows, of growing sizes:
-// memory is the same. Ten thousand are also swept on an object server.
+// BenchmarkStorageSweep sweeps buckets of increasing sizes whose objects all have rows: the memory
+// in use stays the same. Ten thousand are also swept on an object server.
 func BenchmarkStorageSweep(b *testing.B) {
 	sizes := []int{10_000, 100_000, 1_000_000}
 	if testing.Short() {
@@ -251,7 +251,7 @@ func BenchmarkStorageSweep(b *testing.B) {
 	})
 }
 
-// lettered is a key: a number in letters.
+// lettered returns a key: a number in letters.
 func lettered(i int) string {
 	key := []byte(fmt.Sprintf("%026d", i))
 	for j := range key {
@@ -297,14 +297,14 @@ func BenchmarkStorageListing(b *testing.B) {
 	}
 	db := databasetest.File(b)
 	s := composeStorage(b, db, "http://localhost:8080", "").Storage()
-	for from := 0; from < objects; from += 10_000 { // a statement has ten seconds
+	for from := 0; from < objects; from += 10_000 { // a statement has a limit of ten seconds
 		if _, err := db.Exec(b.Context(), `WITH RECURSIVE n (i) AS (SELECT $1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1 + 10000)
 		INSERT INTO storage_object SELECT 'o' || i, '', 'ada', 'p/' || substr('000000' || (i / 100), -6) || '/' || i, 'k' || i, 'ready', 1, 'text/plain', 'private',
 			'', '{}', '', 0, TRUE, 1, 1, 1, 0, 0 FROM n`, from); err != nil {
 			b.Fatal(err)
 		}
 	}
-	last := func(delimiter string) string { // the cursor of the last page but one
+	last := func(delimiter string) string { // the cursor of the second last page
 		text := fmt.Sprintf(`["p/%06d/"]`, objects/100-1)
 		if delimiter != "" {
 			text = fmt.Sprintf(`["p/%06d"]`, objects/100-51)

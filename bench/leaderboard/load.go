@@ -11,8 +11,8 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// fillBig imports entries into the board "big": they are copied into the table,
-// and the counts made afterwards, chunk by chunk.
+// fillBig imports entries into the board "big": they are copied into the table, and the counts are
+// computed afterwards, chunk by chunk.
 func fillBig(ctx context.Context, b *bench, n int) (scores []int64, err error) {
 	began := time.Now()
 	copied := began

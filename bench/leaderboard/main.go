@@ -1,13 +1,11 @@
-// Command leaderboard compares the kit's leaderboard with COUNT(*) on the same
-// table, with a Redis sorted set over loopback, and with a transaction a call,
-// side by side in one run.
+// Command leaderboard compares the kit's leaderboard with COUNT(*) on the same table, with a Redis
+// sorted set over loopback, and with a transaction for each call, in one run.
 //
 //	go run ./bench/leaderboard -entries 1000000
 //	go run ./bench/leaderboard -entries 1000000 -db postgres://...
 //
-// It starts a redis-server of its own, which must be installed. Redis keeps its
-// set in memory and returns over one connection; the kit is called in process
-// from a durable database.
+// It starts its own redis-server, which must be installed. Redis keeps its set in memory and is
+// called over one connection; the kit is called in process and reads a durable database.
 package main
 
 import (
@@ -75,7 +73,7 @@ var boards = []leaderboard.Board{
 	{Key: "single", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum},
 }
 
-// withBoard runs a comparison on an empty database of its own.
+// withBoard runs a comparison on an empty database.
 func withBoard(ctx context.Context, compare func(context.Context, *bench) error) error {
 	folder, err := os.MkdirTemp("", "kit-bench-")
 	if err != nil {
@@ -130,10 +128,10 @@ func migrate(ctx context.Context, db *database.DB, name string, files fs.FS) err
 
 func userID(i int) string { return fmt.Sprintf("user-%021d", i) }
 
-// scoreOf is log-normal, so ties are common and the tail is long.
+// scoreOf returns a log-normal score, so ties are common and the tail is long.
 func scoreOf(rng *rand.Rand) int64 { return int64(math.Exp(rng.NormFloat64()*1.5 + 9)) }
 
-// timings are how long each of many calls took.
+// timings are the durations of many calls.
 type timings []time.Duration
 
 func (t timings) mean() time.Duration {
@@ -156,7 +154,7 @@ func (t timings) String() string {
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
-// measure times calls of f, with i from 0.
+// measure times n calls of f, with i from 0.
 func measure(n int, f func(i int) error) (t timings, err error) {
 	t = make(timings, n)
 	for i := range t {

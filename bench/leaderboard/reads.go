@@ -13,8 +13,8 @@ import (
 
 const rounds = 10
 
-// compareReads reads ranks and top lists from the kit, from COUNT(*) and from
-// Redis, in turns, so that whatever else the machine does meets all of them.
+// compareReads reads ranks and top lists from the kit, with COUNT(*) and from Redis, in turns, so
+// that other load of the machine affects all of them.
 func compareReads(ctx context.Context, b *bench) error {
 	scores, err := fillBig(ctx, b, *entries)
 	if err != nil {
@@ -81,14 +81,14 @@ func compareReads(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// entry reads a row by its key, the least any rank read has to do.
+// entry reads a row by its key, which is the minimum for any read of a rank.
 func (b *bench) entry(ctx context.Context, user string) error {
 	var key int64
 	return b.db.QueryRow(ctx, `SELECT e.key FROM leaderboard_window w JOIN leaderboard_entry e ON e.window_id = w.id
 		WHERE w.board = 'big' AND w.opened_at = 0 AND e.user_id = $1`, user).Scan(&key)
 }
 
-// countRank finds a rank by counting the entries ahead, on the order index.
+// countRank computes a rank by counting the entries ahead, on the order index.
 func (b *bench) countRank(ctx context.Context, user string) error {
 	_, err := b.counted(ctx, user)
 	return err
@@ -105,7 +105,7 @@ func (b *bench) counted(ctx context.Context, user string) (rank int64, err error
 	return rank, err
 }
 
-// holds compares a few ranks with what counting finds.
+// holds compares some ranks with those that counting yields.
 func (b *bench) holds(ctx context.Context, someone func() string) error {
 	for range 20 {
 		user := someone()

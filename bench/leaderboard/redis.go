@@ -19,7 +19,7 @@ type redis struct {
 	w    *bufio.Writer
 }
 
-// startRedis runs a server that keeps nothing on disk.
+// startRedis starts a server that writes nothing to disk.
 func startRedis() (r *redis, stop func(), err error) {
 	probe, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *redis) receive() (any, error) {
 	return list, nil
 }
 
-// fill puts the scores into a sorted set.
+// fill adds the scores to a sorted set.
 func (r *redis) fill(scores []int64) error {
 	const chunk = 1000
 	for i := 0; i < len(scores); i += chunk {

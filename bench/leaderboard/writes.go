@@ -15,9 +15,8 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// compareWrites submits new scores of random players, on SQLite next to the same
-// work with a transaction for every call, on PostgreSQL next to a plain upsert
-// into a table with the same index and without counts.
+// compareWrites submits new scores of random players: on SQLite also with a transaction for every
+// call, on PostgreSQL also with a plain upsert into a table with the same index and without counts.
 func compareWrites(ctx context.Context, b *bench) error {
 	callers := 64
 	if b.db.Dialect() == database.PostgreSQL {
@@ -74,15 +73,15 @@ func compareWrites(ctx context.Context, b *bench) error {
 	return err
 }
 
-// load is one kind of call, the rates of its rounds a second, and the
-// microseconds of this process's CPU that a call took in them.
+// load is one kind of call, with the calls per second of its rounds and the CPU time of this
+// process that a call took in them, in microseconds.
 type load struct {
 	name      string
 	call      func(*rand.Rand) error
 	rate, cpu []float64
 }
 
-// pressure returns how many calls a second some callers get through.
+// pressure returns how many calls per second a number of callers make.
 func pressure(callers int, call func(*rand.Rand) error) (rate, cpu float64, err error) {
 	var calls atomic.Int64
 	var failed atomic.Pointer[error]
@@ -109,7 +108,7 @@ func pressure(callers int, call func(*rand.Rand) error) (rate, cpu float64, err 
 	return n / time.Since(began).Seconds(), micros(processor.Spent()-used) / n, nil
 }
 
-// fill gives every player a score on each board, and on the plain table.
+// fill gives every player a score on each board, and in the plain table.
 func (b *bench) fill(ctx context.Context, boards ...string) error {
 	began := time.Now()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -135,7 +134,7 @@ func (b *bench) fill(ctx context.Context, boards ...string) error {
 	return nil
 }
 
-// plainTable is the table of entries and its indexes once more.
+// plainTable creates a copy of the table of entries and its indexes.
 func (b *bench) plainTable(ctx context.Context) error {
 	_, err := b.db.Exec(ctx, `CREATE TABLE bench_plain (LIKE leaderboard_entry INCLUDING ALL)`)
 	return err

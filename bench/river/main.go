@@ -1,5 +1,5 @@
-// Command river enqueues and works jobs with the kit and with River, in turns on the same PostgreSQL, each in a schema of
-// its own with as many connections and workers as the other.
+// Command river enqueues and runs jobs with the kit and with River, in turns on the same
+// PostgreSQL, each in its own schema with the same numbers of connections and workers.
 //
 //	go run . -db postgres://postgres@127.0.0.1:5432/kit
 package main
@@ -36,13 +36,14 @@ var (
 
 const connections = 16
 
-// engine is what both do.
+// engine is a job queue.
 type engine interface {
 	enqueue(ctx context.Context) error
 	enqueueBulk(ctx context.Context, n int) error
-	// work works until stop is called; every run calls the function that the engine was made with.
+	// work runs jobs until stop is called; every job calls the function that the engine was created
+	// with.
 	work(ctx context.Context) (stop func() error, err error)
-	// left counts jobs that are not recorded as completed.
+	// left returns the number of jobs that are not recorded as completed.
 	left(ctx context.Context) (n int, err error)
 	empty(ctx context.Context) error
 }
@@ -124,7 +125,7 @@ func many(ctx context.Context, e engine, _ *atomic.Int64) (time.Duration, error)
 	return time.Since(began), nil
 }
 
-// work measures until the last completion is recorded.
+// work measures the time until the last completion is recorded.
 func work(ctx context.Context, e engine, ran *atomic.Int64) (time.Duration, error) {
 	if _, err := many(ctx, e, ran); err != nil {
 		return 0, err
@@ -165,7 +166,7 @@ func through(ctx context.Context, e engine, ran *atomic.Int64, enqueue func() er
 	return took, stop()
 }
 
-// fresh makes a schema anew.
+// fresh creates an empty schema.
 func fresh(ctx context.Context, schema string) error {
 	conn, err := pgx.Connect(ctx, *address)
 	if err != nil {
@@ -176,7 +177,7 @@ func fresh(ctx context.Context, schema string) error {
 	return err
 }
 
-// theKit is the kit's queue.
+// theKit is the job queue of the kit.
 type theKit struct {
 	db    *database.DB
 	queue *jobs.Queue
@@ -238,7 +239,7 @@ func (k *theKit) empty(ctx context.Context) error {
 type theRiver struct {
 	pool    *pgxpool.Pool
 	workers *river.Workers
-	client  *river.Client[pgx.Tx] // which only enqueues
+	client  *river.Client[pgx.Tx] // only enqueues
 }
 
 type nothing struct{}
@@ -278,7 +279,7 @@ func openRiver(ctx context.Context, done func()) (*theRiver, error) {
 func (r *theRiver) newClient(queues map[string]river.QueueConfig) (*river.Client[pgx.Tx], error) {
 	return river.NewClient(riverpgxv5.New(r.pool), &river.Config{
 		Queues: queues, Workers: r.workers, Logger: slog.New(slog.DiscardHandler),
-		FetchCooldown: river.FetchCooldownMin, // its fastest; 100 ms is the default
+		FetchCooldown: river.FetchCooldownMin, // its minimum; 100 ms is the default
 	})
 }
 
@@ -287,7 +288,7 @@ func (r *theRiver) enqueue(ctx context.Context) error {
 	return err
 }
 
-// enqueueBulk is its fastest way, COPY.
+// enqueueBulk uses COPY, its fastest method.
 func (r *theRiver) enqueueBulk(ctx context.Context, n int) error {
 	params := make([]river.InsertManyParams, n)
 	for i := range params {

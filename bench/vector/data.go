@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// data makes unit vectors and 40 queries of a kind; vector/internal/flat tests
-// recall on the same ones.
+// data generates unit vectors and 40 queries of a kind; vector/internal/flat tests recall on the
+// same data.
 func data(kind string, n int) (rows, queries [][]float32, err error) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	normal := func(int, int) float64 { return dice.NormFloat64() }
@@ -83,7 +83,7 @@ func dot(a, b []float32) (sum float64) {
 	return sum
 }
 
-// last is the score that the least of the wanted rows has.
+// last returns the score of the lowest of the wanted rows.
 func last(rows [][]float32, query []float32) float64 {
 	scores := make([]float64, len(rows))
 	for i, row := range rows {

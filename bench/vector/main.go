@@ -1,14 +1,13 @@
-// Vector measures the vector engine next to other ways to search vectors: a naive
-// loop, chromem-go, sqlite-vec of the same SQLite library, and pgvector where
-// -pgvector names a PostgreSQL that has it. It is a module of its own, so that
-// the rivals are no dependencies of the kit.
+// Vector compares the vector engine with other vector search: a naive loop, chromem-go, sqlite-vec
+// on the same SQLite library, and pgvector if -pgvector names a PostgreSQL database that has it. It
+// is a separate module, so that these are not dependencies of the kit.
 //
 //	cd bench/vector && go run .
 //	go run . -data hard -n 1000000 -parts kit,naive
 //
-// Times are what one caller waits, and the processor's time that the program
-// took, which a busy machine moves less. The kit's are those of Vector.Query:
-// reading the partition's revision, the search, and reading what it found.
+// Times are the latency of one caller, and the processor time of the program, which a busy machine
+// affects less. Those of the kit are of Vector.Query: reading the revision of the partition,
+// searching, and reading the results.
 package main
 
 import (
@@ -37,15 +36,15 @@ var (
 	file        = flag.String("file", "", "database file of the kit; empty is a temporary one")
 )
 
-// rival is one way to search.
+// rival is one implementation of vector search.
 type rival interface {
 	name() string
-	// load takes the vectors, of which row i has the metadata n = i % 100.
+	// load stores the vectors; row i has the metadata n = i % 100.
 	load(ctx context.Context, rows [][]float32) error
-	// search returns the rows nearest by cosine; below keeps those with a smaller
-	// n, 0 keeps all.
+	// search returns the rows nearest by cosine. If below is not 0, it returns only rows with a
+	// smaller n.
 	search(ctx context.Context, query []float32, below int) ([]int, error)
-	// quick says that a search takes about a millisecond.
+	// quick reports whether a search takes about a millisecond.
 	quick() bool
 	close()
 }
@@ -89,7 +88,7 @@ func measure(ctx context.Context, r rival, rows, queries [][]float32, truth []fl
 	if err := r.load(ctx, rows); err != nil {
 		return err
 	}
-	if _, err := r.search(ctx, queries[0], 0); err != nil { // loads what is loaded by the first query
+	if _, err := r.search(ctx, queries[0], 0); err != nil { // loads what the first query loads
 		return err
 	}
 	loaded := time.Since(began)
@@ -147,8 +146,8 @@ func measure(ctx context.Context, r rival, rows, queries [][]float32, truth []fl
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// timed calls fn one after another and returns the time of one call, in the
-// middle by the clock, and in the mean by the processor.
+// timed calls fn sequentially and returns the median wall time and the mean processor time of a
+// call.
 func timed(r rival, fn func(i int) error, least int) (wait, used time.Duration, err error) {
 	began, from := time.Now(), processor.Spent()
 	var waits []time.Duration
@@ -164,7 +163,7 @@ func timed(r rival, fn func(i int) error, least int) (wait, used time.Duration, 
 	return waits[len(waits)/2], used, nil
 }
 
-// callers runs fn from n goroutines and returns the calls a second.
+// callers calls fn from n goroutines and returns the number of calls per second.
 func callers(n int, fn func(i int) error) (float64, error) {
 	began := time.Now()
 	var wg sync.WaitGroup

@@ -128,7 +128,7 @@ func (r *kitRival) load(ctx context.Context, rows [][]float32) error {
 		return err
 	}
 	loaded := time.Since(began)
-	for range 1000 { // until the partition is trained, or the index made
+	for range 1000 { // until the partition is trained, or the index created
 		if a, err := r.k.Vector().Query(ctx, shared, vector.Query{Vector: rows[0]}); err != nil || !a.Exact {
 			break
 		}
@@ -152,8 +152,7 @@ func (r *kitRival) search(ctx context.Context, query []float32, below int) ([]in
 	return rows, err
 }
 
-// upserts measures durable upserts of documents that are there already, one and a
-// hundred at a time.
+// upserts measures durable upserts of existing documents, one and a hundred at a time.
 func (r *kitRival) upserts(ctx context.Context, rows [][]float32) error {
 	for _, size := range []int{1, vector.MaxBatch} {
 		perSecond, err := callers(8, func(i int) error {
@@ -192,7 +191,7 @@ func (r *chromemRival) load(ctx context.Context, rows [][]float32) (err error) {
 	}
 	documents := make([]chromem.Document, len(rows))
 	for i, row := range rows {
-		// Filters compare for equality only: a mark for each width.
+		// Filters only compare for equality: a mark for each width.
 		metadata := map[string]string{}
 		for _, below := range []int{1, 10, 50} {
 			metadata[fmt.Sprint("below", below)] = strconv.FormatBool(i%100 < below)
@@ -215,7 +214,7 @@ func (r *chromemRival) search(ctx context.Context, query []float32, below int) (
 	return rows, err
 }
 
-// sqliteVec is sqlite-vec as the kit's SQLite library has it.
+// sqliteVec is sqlite-vec in the kit's SQLite library.
 type sqliteVec struct{ db *sql.DB }
 
 func (r *sqliteVec) name() string { return "sqlite-vec" }

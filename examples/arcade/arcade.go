@@ -18,12 +18,12 @@ import (
 const (
 	coins  = "coins"
 	league = "league"
-	// allowance is what a player gets on every day that they come.
+	// allowance is what a player gets on each day that they open the page.
 	allowance = 100
 	bots      = 200
 )
 
-// arcade is the application's own capability, apart from its games.
+// arcade is the capability of the application, besides its games.
 type arcade struct{ k *kit.Kit }
 
 func newArcade(k *kit.Kit) *arcade { return &arcade{k} }
@@ -44,8 +44,8 @@ func (a *arcade) capability() capability.Capability {
 	}
 }
 
-// postWelcome credits the day's coins. The ref makes it once, however often
-// the page is opened.
+// postWelcome credits the coins of the day. The ref makes it happen once, however often the page is
+// opened.
 func (a *arcade) postWelcome(c *capability.Call, _ capability.None) (ledger.Balance, error) {
 	user, day := c.Caller.UserID, a.k.Host().Now().UTC().Format("2006-01-02")
 	_, err := a.k.Ledger().Credit(c.Context(), ledger.Entry{
@@ -65,7 +65,7 @@ type running struct {
 	Players   []string          `json:"players"`
 }
 
-// runningBody is the first page of them.
+// runningBody is the first page of running games.
 type runningBody struct {
 	Items []running `json:"items"`
 }
@@ -79,12 +79,12 @@ func (a *arcade) getRunning(c *capability.Call, _ capability.None) (runningBody,
 	return body, err
 }
 
-// onlineBody names players who have a presence socket.
+// onlineBody lists players who have a presence socket.
 type onlineBody struct {
 	Online []string `json:"online"`
 }
 
-// getOnline tells a player of a session which of the others are there.
+// getOnline returns which other players of the caller's session are online.
 func (a *arcade) getOnline(c *capability.Call, _ capability.None) (onlineBody, error) {
 	view, err := a.k.Multiplayer().View(c.Context(), c.Param("session"), c.Caller.UserID)
 	if err != nil {
@@ -94,7 +94,7 @@ func (a *arcade) getOnline(c *capability.Call, _ capability.None) (onlineBody, e
 	return onlineBody{Online: append([]string{}, online...)}, err
 }
 
-// getHealth returns what the capabilities tell about themselves.
+// getHealth returns the health of the capabilities.
 func (a *arcade) getHealth(c *capability.Call, _ capability.None) (map[string]any, error) {
 	all := make(map[string]any)
 	for _, part := range a.k.Capabilities() {
@@ -109,7 +109,7 @@ func (a *arcade) getHealth(c *capability.Call, _ capability.None) (map[string]an
 	return all, nil
 }
 
-// seed fills an empty arcade with players, the same ones every time.
+// seed fills an empty arcade with players, always the same ones.
 func seed(ctx context.Context, k *kit.Kit) error {
 	top, err := k.Leaderboard().ListTop(ctx, leaderboard.View{Board: league}, capability.NewPage(1, ""))
 	if err != nil || len(top.Items) > 0 {

@@ -6,10 +6,9 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// bones is a duel of dice. Each player fills a board of three columns of three.
-// Equal dice in a column multiply: two fours are worth sixteen. A die thrown
-// into a column knocks equal dice out of the other player's same column. Who
-// has the higher board when one is full takes both stakes.
+// bones is a dice duel. Each player fills a board of three columns of three. Equal dice in a column
+// multiply: two fours are worth sixteen. A die placed in a column removes equal dice from the same
+// column of the other player. The player with the higher board when one is full takes both stakes.
 const (
 	bones   = "bones"
 	columns = 3
@@ -21,19 +20,19 @@ type bonesRules struct {
 	Stake    int64  `json:"stake"`
 }
 
-// board is a player's columns, each from the bottom up.
+// board is the columns of a player, each from the bottom up.
 type board [columns][]int
 
 type bonesState struct {
-	// Boards, Turn and First go by the order of the players.
+	// Boards, Turn and First are in the order of the players.
 	Boards [2]board `json:"boards"`
 	First  int      `json:"first"`
 	Turn   int      `json:"turn"`
 	// Rolls are all dice so far; the last one is to be placed.
 	Rolls []int `json:"rolls"`
-	// Last is the move before, for the page to show.
+	// Last is the previous move, for the page to show.
 	Last *bonesMove `json:"last,omitempty"`
-	// Resigned is who gave up.
+	// Resigned is the player who resigned.
 	Resigned *int `json:"resigned,omitempty"`
 }
 
@@ -44,14 +43,14 @@ type bonesMove struct {
 	Knocked int `json:"knocked"` // dice of the other player
 }
 
-// bonesAction is what a client sends: {"place": 0} to {"place": 2}, or {"resign": true}.
+// bonesAction is the action of a client: {"place": 0} to {"place": 2}, or {"resign": true}.
 type bonesAction struct {
 	Place  *int `json:"place"`
 	Resign bool `json:"resign"`
 }
 
-// bonesView is the state with the sums; a duel of dice hides nothing but its
-// future, and that is in the seed.
+// bonesView is the state with the sums. Nothing is hidden but the future dice, which are in the
+// seed.
 type bonesView struct {
 	bonesState
 	Sums   [2][columns]int `json:"sums"`
@@ -76,7 +75,7 @@ func bonesModel() multiplayer.Model {
 	})
 }
 
-// bonesInit holds both stakes and throws for the first turn.
+// bonesInit holds both stakes and rolls the first die.
 func bonesInit(c multiplayer.Context[bonesRules]) (bonesState, []multiplayer.Effect, error) {
 	first := int(c.Random.Int(0, 1))
 	s := bonesState{First: first, Turn: first, Rolls: []int{roll(c)}}
@@ -124,7 +123,7 @@ func bonesApply(c multiplayer.Context[bonesRules], s bonesState, m multiplayer.M
 	return s, nil, nil
 }
 
-// bonesResolve gives both stakes to the winner, or each back in a draw.
+// bonesResolve gives both stakes to the winner, or returns them in a draw.
 func bonesResolve(c multiplayer.Context[bonesRules], s bonesState) multiplayer.Outcome {
 	scores := [2]int{}
 	for i, b := range s.Boards {

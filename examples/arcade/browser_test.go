@@ -17,8 +17,8 @@ import (
 	"github.com/kitbackend/kit/internal/browsertest"
 )
 
-// act does what is to be done on the player's turn and returns whether it is
-// over; else false comes when it is another's turn.
+// act makes the move of a player whose turn it is and resolves to whether the game is over; it
+// resolves to false when it is another player's turn.
 const act = `
 	const over = () => document.querySelector("#over:not([hidden]) #proof")
 	await until(() => over() || document.querySelector("#status").classList.contains("yours") || $(".side.theirs.turn, .seat.turn"))
@@ -31,7 +31,7 @@ const act = `
 	await until(() => over() || before !== document.querySelector("#status").textContent + document.querySelector("#felt").textContent)
 	return Boolean(over())`
 
-// playOn lets the tabs take their turns until the game is over, or for some.
+// playOn lets the tabs take their turns until the game is over, or for some turns.
 func playOn(t *testing.T, turns int, tabs ...*browsertest.Tab) (over bool) {
 	t.Helper()
 	for range turns {
@@ -44,8 +44,8 @@ func playOn(t *testing.T, turns int, tabs ...*browsertest.Tab) (over bool) {
 	return false
 }
 
-// wires are the connections of a server; those of the sockets can be cut without
-// an end, as when a phone leaves its network.
+// wires are the connections of a server. Those of the sockets can be cut without being closed, as
+// when a phone loses its network.
 type wires struct {
 	net.Listener
 	mu  sync.Mutex
@@ -124,8 +124,9 @@ func serve(t *testing.T) (*kit.Kit, *httptest.Server, *wires) {
 	return k, server, lines
 }
 
-// A dead line is noticed in seconds, what was done meanwhile arrives, the match
-// goes on on another device, and one sees that the other player is gone.
+// TestDeadLine checks that a dead connection is noticed in seconds, that actions made meanwhile
+// arrive, that the match continues on another device, and that a player sees that the other one is
+// offline.
 func TestDeadLine(t *testing.T) {
 	t.Parallel()
 	b := browsertest.Start(t)
@@ -164,8 +165,8 @@ func TestDeadLine(t *testing.T) {
 	ada.Until(`document.querySelector("#away").textContent === ""`)
 }
 
-// Friends find each other in the lobby: invitations stand above the games, notes
-// cover nothing, and unfriending asks.
+// TestFriends checks the lobby: friends find each other, invitations are above the games, notes
+// cover nothing, and unfriending asks for confirmation.
 func TestFriends(t *testing.T) {
 	t.Parallel()
 	b := browsertest.Start(t)
@@ -206,9 +207,9 @@ func TestFriends(t *testing.T) {
 	}
 }
 
-// A whole match in two tabs of a real browser: by a room code, with one tab
-// killed in the middle and opened again; then a card game by the queue. Both
-// are proved fair by the pages.
+// TestTwoTabs plays a whole match in two tabs of a real browser, by a room code, with one tab
+// killed in the middle and opened again; then a card game by the queue. The pages verify that both
+// were fair.
 func TestTwoTabs(t *testing.T) {
 	t.Parallel()
 	b, ctx := browsertest.Start(t), t.Context()

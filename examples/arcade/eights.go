@@ -7,10 +7,10 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// eights is a card table for two to four: follow the suit or the rank of the
-// card on top, or play an eight and name the suit. A player without cards wins;
-// when the deck is out and nobody can or wants to play, the cheapest hand does.
-// Players may sit down and leave while it goes on.
+// eights is a card table for two to four players: follow the suit or the rank of the card on top,
+// or play an eight and name the suit. A player without cards wins; when the deck is empty and no
+// player can or wants to play, the hand with the fewest points wins. Players may sit down and leave
+// during the game.
 const (
 	eights   = "eights"
 	handSize = 5
@@ -22,33 +22,33 @@ type eightsRules struct{}
 
 // A card is its rank and its suit, such as "TS".
 type eightsState struct {
-	// Start is the deck as it was shuffled, for everybody to check in the end.
+	// Start is the deck as it was shuffled, for all players to verify at the end.
 	Start []string `json:"start"`
 	// Deck is dealt from its end; the end of Pile is on top.
 	Deck []string `json:"deck"`
 	Pile []string `json:"pile"`
-	// Suit is what to follow.
+	// Suit is the suit to follow.
 	Suit  string              `json:"suit"`
 	Hands map[string][]string `json:"hands"`
-	// Seats are the players in the order of turns, from before the last change.
+	// Seats are the players in the order of turns, as of the last change.
 	Seats []string `json:"seats"`
 	Turn  string   `json:"turn"`
-	// Drew says that whose turn it is has drawn.
+	// Drew reports whether the player whose turn it is has drawn.
 	Drew bool `json:"drew"`
-	// Passes in a row; when all pass on an empty deck the game is over.
+	// Passes is the number of consecutive passes; when all pass on an empty deck, the game is over.
 	Passes int         `json:"passes"`
 	Last   *eightsMove `json:"last,omitempty"`
 }
 
-// eightsMove is what everybody saw of the move before.
+// eightsMove is the previous move, as all players saw it.
 type eightsMove struct {
 	Player string `json:"player"`
 	Did    string `json:"did"` // played, drew, passed, joined or left
 	Card   string `json:"card,omitempty"`
 }
 
-// eightsAction is what a client sends: {"play": "8S", "suit": "H"}, {"draw": true}
-// or {"pass": true}.
+// eightsAction is the action of a client: {"play": "8S", "suit": "H"}, {"draw": true} or {"pass":
+// true}.
 type eightsAction struct {
 	Play string `json:"play"`
 	Suit string `json:"suit"`
@@ -56,8 +56,8 @@ type eightsAction struct {
 	Pass bool   `json:"pass"`
 }
 
-// eightsView is the table as a player sees it: the other hands and the deck are
-// numbers until it is over.
+// eightsView is the table as a player sees it: of the other hands and the deck, only the number of
+// cards until the game is over.
 type eightsView struct {
 	Hand   []string            `json:"hand"`
 	Counts map[string]int      `json:"counts"`
@@ -88,7 +88,7 @@ func eightsModel() multiplayer.Model {
 	})
 }
 
-// newDeck is in the order that the page's verifier shuffles, too.
+// newDeck returns a deck in the order that the verifier of the page shuffles, too.
 func newDeck() (deck []string) {
 	for _, suit := range suits {
 		for _, rank := range ranks {
@@ -110,7 +110,7 @@ func eightsInit(c eightsContext) (eightsState, []multiplayer.Effect, error) {
 	return s, nil, nil
 }
 
-// deal takes cards off the deck, as many as there are.
+// deal takes n cards off the deck, or as many as there are.
 func (s *eightsState) deal(n int) []string {
 	n = min(n, len(s.Deck))
 	cards := slices.Clone(s.Deck[len(s.Deck)-n:])
@@ -212,8 +212,8 @@ func eightsLeave(_ eightsContext, s eightsState, player string) (eightsState, []
 	return s, nil, nil
 }
 
-// eightsResolve ranks by what is left in the hands. A player left alone has won
-// against nobody.
+// eightsResolve ranks by the points left in the hands. A player who is left alone has defeated no
+// opponent.
 func eightsResolve(c eightsContext, s eightsState) multiplayer.Outcome {
 	points := make(map[string]int)
 	for _, player := range c.Players {

@@ -1,6 +1,6 @@
-// Arcade is two games for two browser tabs: a duel of dice for coins, and a
-// card table. Sign in as anybody, find each other by friends, a room code or
-// the queue, and check every throw when it is over.
+// Arcade is two games for two browser tabs: a dice duel for coins, and a card table. Sign in as any
+// user, find each other as friends, by a room code or in the queue, and verify every roll when the
+// game is over.
 //
 //	go run ./examples/arcade
 //	go run ./examples/arcade -addr localhost:9000
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends, lets what is under way finish, and closes.
+// run serves until ctx ends, waits for calls in progress, and closes.
 func run(ctx context.Context, addr, dsn string) error {
 	db, err := open(ctx, dsn)
 	if err != nil {
@@ -70,7 +70,7 @@ func run(ctx context.Context, addr, dsn string) error {
 	return errors.Join(k.Serve(ctx, addr, handler), db.Close())
 }
 
-// open picks the database by the form of its name.
+// open opens the database that dsn names, by its form.
 func open(ctx context.Context, dsn string) (*database.DB, error) {
 	switch {
 	case dsn == "":
@@ -113,8 +113,8 @@ func options(baseURL string) []kit.Option {
 	}
 }
 
-// application is the page and the client that it uses, with the kit's paths served
-// by the kit.
+// application serves the page and the client that it uses, and passes the paths of the kit to the
+// kit.
 func application(k *kit.Kit) (http.Handler, error) {
 	pages, err := fs.Sub(static, "static")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// Two players find each other by a room code, play for coins, and the boards
-// move.
+// TestStory lets two players find each other by a room code, play for coins, and appear on the
+// boards.
 func TestStory(t *testing.T) {
 	k := newKit(t)
 	if err := seed(t.Context(), k.Kit); err != nil {
@@ -19,7 +19,7 @@ func TestStory(t *testing.T) {
 	}
 	ada, bob := k.Browser("ada"), k.Browser("bob")
 	ada.Post("/leaderboard/league", `{"score":9999}`).Want(403, "leaderboard/submit_forbidden")
-	for range 2 { // the day's coins come once
+	for range 2 { // the daily coins are credited once
 		var purse struct{ Available int64 }
 		ada.Post("/arcade/welcome", nil).Want(200, "").JSON(&purse)
 		if purse.Available != allowance {
@@ -52,7 +52,7 @@ func TestStory(t *testing.T) {
 	if rated.GamesPlayed != 1 || rated.XP != 30 {
 		t.Errorf("%+v", rated)
 	}
-	// Another device finds the game that is not over, and who has no line.
+	// Another device finds the running game, and which players are not connected.
 	ada.Post("/matchmaking/games/eights/rooms", nil).Want(201, "").JSON(&room)
 	var mine struct{ Items []running }
 	ada.Get("/arcade/running").Want(200, "").JSON(&mine)
@@ -98,7 +98,7 @@ func TestPage(t *testing.T) {
 func TestSuite(t *testing.T) {
 	capabilitytest.Run(t, func(capability.Host, string) (capability.Capability, error) {
 		c := newArcade(nil).capability()
-		c.Prefix = "" // it is mounted where the page expects it
+		c.Prefix = "" // mounted where the page expects it
 		return c, nil
 	})
 }

@@ -42,8 +42,8 @@ func newKit(t *testing.T) *kittest.Kit {
 	return kittest.New(t, options("http://localhost:8080")...)
 }
 
-// play begins a session and plays it to its end with moves that a player chose
-// from what they see.
+// play begins a session and plays it to its end with the moves that choose returns for the view of
+// a player.
 func play(t *testing.T, k *kittest.Kit, key string, choose func(view multiplayer.View) string, players ...string) multiplayer.View {
 	t.Helper()
 	for _, p := range players {
@@ -88,7 +88,7 @@ func state[V any](t *testing.T, view multiplayer.View) (v V) {
 	return v
 }
 
-// anyColumn throws into a column with room.
+// anyColumn plays into a column that is not full.
 func anyColumn(t *testing.T, dice *rand.Rand) func(multiplayer.View) string {
 	return func(view multiplayer.View) string {
 		s := state[bonesView](t, view)
@@ -104,7 +104,7 @@ func anyColumn(t *testing.T, dice *rand.Rand) func(multiplayer.View) string {
 	}
 }
 
-// anyCard plays what fits, draws, or passes.
+// anyCard plays a card that fits, draws, or passes.
 func anyCard(t *testing.T) func(multiplayer.View) string {
 	return func(view multiplayer.View) string {
 		s := state[eightsView](t, view)
@@ -126,8 +126,8 @@ func anyCard(t *testing.T) func(multiplayer.View) string {
 	}
 }
 
-// The winner gets both stakes, a draw gives them back, and no coin is made or
-// lost.
+// TestBonesMovesTheStakes checks that the winner gets both stakes, that a draw returns them, and
+// that no coin is created or lost.
 func TestBonesMovesTheStakes(t *testing.T) {
 	k := newKit(t)
 	dice := rand.New(rand.NewPCG(1, 2))
@@ -186,7 +186,7 @@ func TestIllegalMoves(t *testing.T) {
 	k := newKit(t)
 	for _, p := range []string{"ada", "bob"} {
 		k.User(p).Post("/arcade/welcome", nil).Want(200, "")
-		k.User(p).Post("/arcade/welcome", nil).Want(200, "") // the day's coins come once
+		k.User(p).Post("/arcade/welcome", nil).Want(200, "") // the daily coins are credited once
 	}
 	id := map[string]string{}
 	for _, key := range []string{bones, eights} {
@@ -222,7 +222,8 @@ func TestIllegalMoves(t *testing.T) {
 	act("ada", eights, `{"draw":true}`, "multiplayer/invalid_move", 422)
 }
 
-// Both models are pure, and a hand is its holder's alone until the end.
+// TestModels checks that both models are pure, and that a hand is visible only to its player until
+// the end.
 func TestModels(t *testing.T) {
 	modeltest.Run(t, modeltest.Suite{
 		Games: 5, Model: bonesModel(), Game: multiplayer.Game{Key: bones, Kind: bones, Rules: bonesRules{Currency: coins, Stake: 25}},
@@ -263,7 +264,7 @@ func quoted(cards []string) (list []string) {
 	return list
 }
 
-// Players sit down and leave while the table plays.
+// TestEightsIsATable checks that players can sit down and leave during a game.
 func TestEightsIsATable(t *testing.T) {
 	k := newKit(t)
 	game, err := k.Multiplayer().Game(eights)
@@ -278,7 +279,7 @@ func TestEightsIsATable(t *testing.T) {
 	if view, err := m.Join(t.Context(), s.ID, "eve"); err != nil || len(state[eightsView](t, view).Hand) != handSize {
 		t.Fatalf("%s %v", view.State, err)
 	}
-	if err := m.Leave(t.Context(), s.ID, "ada"); err != nil { // whose turn it is
+	if err := m.Leave(t.Context(), s.ID, "ada"); err != nil { // the player whose turn it is
 		t.Fatal(err)
 	}
 	view, err := m.View(t.Context(), s.ID, "bob")
@@ -293,8 +294,8 @@ func TestEightsIsATable(t *testing.T) {
 	}
 }
 
-// The page's verifier, run by Node, draws what Go draws, accepts games that
-// were played, and finds out those that were tampered with.
+// TestVerifier checks that the verifier of the page, run by Node, draws the same as Go, accepts
+// games that were played, and rejects games that were tampered with.
 func TestVerifier(t *testing.T) {
 	node := os.Getenv("KIT_TEST_NODE")
 	if node == "" {

@@ -45,13 +45,13 @@ var (
 // policy lets the pages load their own style, and nothing else.
 const policy = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// desk is the pages over a kit. Anybody may be staff here: it is to play with.
+// desk serves the pages over a kit. Anyone may be staff here, because it is a demonstration.
 type desk struct {
 	kit   *kit.Kit
 	clock *clock
 }
 
-// handler is the pages, with the kit's paths served by the kit.
+// handler serves the pages, and passes the paths of the kit to the kit.
 func (d *desk) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", d.showRoster)
@@ -77,7 +77,7 @@ func (d *desk) handler() http.Handler {
 	}))
 }
 
-// view is what every page has.
+// view is the data of every page.
 type view struct {
 	Today string
 	Path  string
@@ -94,12 +94,12 @@ func (d *desk) show(w http.ResponseWriter, r *http.Request, page *template.Templ
 	}
 }
 
-// do runs a button and shows its page again, with the refusal if there is one.
+// do runs the action of a button and shows its page again, with the refusal if there is one.
 func (d *desk) do(act func(r *http.Request) error, back string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := act(r)
 		if err == nil {
-			_, err = d.kit.Jobs().RunDue(r.Context()) // so that the page shows what comes of it
+			_, err = d.kit.Jobs().RunDue(r.Context()) // so that the page shows the results
 		}
 		to := back
 		if err != nil {
@@ -109,7 +109,7 @@ func (d *desk) do(act func(r *http.Request) error, back string) http.HandlerFunc
 	}
 }
 
-// rosterView is the page of the cohort.
+// rosterView is the data of the cohort's page.
 type rosterView struct {
 	testers.Cohort
 	Plot  plot
@@ -142,7 +142,7 @@ func (d *desk) invite(r *http.Request) error {
 	return err
 }
 
-// pass lets a day go by: it ends at noon of the next one.
+// pass advances the clock by a day, to noon of the next one.
 func (d *desk) pass(r *http.Request) error {
 	now := d.clock.now().UTC()
 	noon := now.Truncate(24 * time.Hour).Add(36 * time.Hour)
@@ -158,7 +158,7 @@ func (d *desk) nudge(r *http.Request) error {
 	return err
 }
 
-// member does something to a tester, or has the tester use the app.
+// member performs an action on a tester, or uses the app as the tester.
 func (d *desk) member(r *http.Request) error {
 	ref := testers.Ref{MemberID: r.FormValue("id")}
 	var err error
@@ -180,7 +180,7 @@ func (d *desk) member(r *http.Request) error {
 	return err
 }
 
-// userOf returns the user with an address, made where there is none.
+// userOf returns the id of the user with an address, who is created if absent.
 func (d *desk) userOf(ctx context.Context, address string) (string, error) {
 	user, found, err := d.kit.Auth().UserByEmail(ctx, address)
 	if err == nil && !found {
@@ -209,14 +209,14 @@ func (d *desk) reply(r *http.Request) error {
 	return err
 }
 
-// appView is the page of the app that is tested.
+// appView is the data of the page of the app that is tested.
 type appView struct {
 	User        string
 	Memberships []testers.Membership
 	Tickets     []support.TicketDetail
 }
 
-// user returns who is signed in to the app.
+// user returns the user who is signed in to the app.
 func (d *desk) user(r *http.Request) (auth.User, bool) {
 	caller, ok, err := d.kit.Auth().Users().Session(r)
 	if err != nil || !ok {
@@ -248,8 +248,7 @@ func (d *desk) showApp(w http.ResponseWriter, r *http.Request) {
 	d.show(w, r, appPage, v)
 }
 
-// enter signs a tester in to the app without asking for anything, and notes the
-// visit.
+// enter signs a tester in to the app without credentials, and records the visit.
 func (d *desk) enter(w http.ResponseWriter, r *http.Request) {
 	userID, err := d.userOf(r.Context(), r.FormValue("email"))
 	if err == nil {

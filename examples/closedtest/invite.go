@@ -13,7 +13,7 @@ import (
 	"github.com/kitbackend/kit/testers"
 )
 
-// invite has a running closedtest invite people.
+// invite makes a running closedtest invite people.
 func invite(ctx context.Context, out io.Writer, base string, addresses []string) error {
 	if len(addresses) == 0 {
 		return errors.New("closedtest: name the addresses to invite")
@@ -50,7 +50,7 @@ func invite(ctx context.Context, out io.Writer, base string, addresses []string)
 	return nil
 }
 
-// command is where the command line invites: it returns who was invited as JSON.
+// command serves the invitations of the command line: it returns who was invited as JSON.
 func (d *desk) command(w http.ResponseWriter, r *http.Request) {
 	result, err := d.inviteAll(r)
 	if err != nil {
@@ -58,5 +58,5 @@ func (d *desk) command(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(result) // the caller has gone; there is nobody to tell
+	_ = json.NewEncoder(w).Encode(result) // fails only if the caller has disconnected
 }

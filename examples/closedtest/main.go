@@ -1,7 +1,6 @@
-// Closedtest runs the closed test of an app: invite people, follow the links of
-// their mails from the development mailbox, let days pass, and watch the forecast.
-// Testers write from the app, and the staff replies. The store is played by a
-// page of this program, and nothing is mailed.
+// Closedtest runs the closed test of an app: invite people, follow the links of their mails in the
+// development mailbox, let days pass, and watch the forecast. Testers write from the app, and the
+// staff replies. A page of this program plays the store, and nothing is mailed.
 //
 //	go run ./examples/closedtest
 //	go run ./examples/closedtest -testers 5 -days 7
@@ -49,7 +48,7 @@ func main() {
 	}
 }
 
-// open composes the kit over a clock that can be moved ahead.
+// open composes the kit with a clock that can be advanced.
 func open(ctx context.Context, baseURL string, size, days int, opts ...kit.Option) (*desk, error) {
 	c := &clock{}
 	k, err := kit.New(append([]kit.Option{
@@ -69,7 +68,7 @@ func open(ctx context.Context, baseURL string, size, days int, opts ...kit.Optio
 	return &desk{kit: k, clock: c}, k.Testers().Daily(ctx)
 }
 
-// clock is ahead of the real one.
+// clock is a clock ahead of the real one.
 type clock struct {
 	mu    sync.Mutex
 	ahead time.Duration

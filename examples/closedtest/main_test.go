@@ -38,7 +38,7 @@ func serve(t *testing.T) (base string, d *desk) {
 
 var nextStep = regexp.MustCompile(`http://\S+/testers/(?:confirm|opt-in)/\S+`)
 
-// TestClosedTest plays a test through over HTTP.
+// TestClosedTest plays a whole test over HTTP.
 func TestClosedTest(t *testing.T) {
 	base, d := serve(t)
 	jar, err := cookiejar.New(nil)
@@ -121,8 +121,8 @@ func TestClosedTest(t *testing.T) {
 	see(post("/reply", "thread", "x", "message", "y"), "There is no such thread.")
 }
 
-// TestInABrowser invites from the command line and does the rest in a real
-// browser, wide and on a phone.
+// TestInABrowser invites from the command line and does the rest in a real browser, wide and as on
+// a phone.
 func TestInABrowser(t *testing.T) {
 	b := browsertest.Start(t)
 	base, _ := serve(t)
@@ -154,7 +154,7 @@ func TestInABrowser(t *testing.T) {
 		staff.Click("#day button")
 		staff.Until(`$("#roster") && $("time").textContent !== "` + today + `"`)
 	}
-	// mailLink opens the newest mail to somebody, and follows a link of it.
+	// mailLink opens the latest mail to an address, and follows a link in it.
 	mailLink := func(address, kind string) {
 		t.Helper()
 		staff.Visit(base + "/__kit/mailbox")
@@ -203,7 +203,7 @@ func TestInABrowser(t *testing.T) {
 	app.Visit(base + "/app")
 	app.Until(`$(".outbound").textContent === "It is on the list."`)
 
-	// Alan leaves by the link of the reminder.
+	// Alan leaves by the link in the reminder.
 	mailLink("alan@example.com", "opt-out")
 	go1("button", `document.body.innerText.includes("You have left")`)
 	staff.Visit(base + "/")

@@ -8,19 +8,19 @@ import (
 	"github.com/kitbackend/kit/testers"
 )
 
-// The plot in units of its view box.
+// The size of the plot in units of its view box.
 const (
 	plotWidth, plotHeight = 640.0, 220.0
 	plotLeft, plotBottom  = 10.0, 190.0
 	plotRight, plotTop    = 630.0, 20.0
 )
 
-// plot is the forecast as a drawing: a bar for each day that was seen, of full
-// height when enough testers were opted in, and a line for the days ahead.
+// plot is a drawing of the forecast: a bar for each past day, of full height if enough testers were
+// opted in, and a line for the days ahead.
 type plot struct {
 	Line, Area string
 	Bars       []bar
-	// Best is where the probability is highest.
+	// Best is the point of the highest probability.
 	BestX, BestY, Half float64
 	First, Last        string
 }
@@ -29,7 +29,7 @@ type bar struct{ X, Y, W, H float64 }
 
 func height(share float64) float64 { return plotBottom - (plotBottom-plotTop)*min(1, share) }
 
-// draw draws an estimate; without a curve there are bars only.
+// draw returns the drawing of an estimate; without a curve it has bars only.
 func draw(f testers.Estimate) plot {
 	p := plot{Half: height(0.5)}
 	seen, ahead := f.Observed.Snapshots, f.Estimates.Curve

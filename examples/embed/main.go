@@ -1,5 +1,5 @@
-// Embed mounts one kit under an application's own router, next to its static
-// files: net/http, chi or echo.
+// Embed mounts one kit in the router of an application, next to its static files: net/http, chi or
+// echo.
 //
 //	go run ./examples/embed -host nethttp
 //	go run ./examples/embed -host chi
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// application is a router of the application's choice with the kit under /api.
+// application returns a router of the named kind with the kit under /api.
 func application(host, origin string) (*kit.Kit, http.Handler, error) {
 	k, err := kit.New(
 		kit.WithBaseURL(origin+"/api"), // the path is where the kit is mounted
@@ -66,7 +66,7 @@ func application(host, origin string) (*kit.Kit, http.Handler, error) {
 	pages.Handle("/", http.FileServerFS(files))
 	switch host {
 	case "nethttp":
-		return k, k.Before(pages), nil // what the kit owns first, computed from its routes
+		return k, k.Before(pages), nil // the kit's paths first, as computed from its routes
 	case "chi":
 		r := chi.NewRouter()
 		r.Mount("/api", k)

@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/internal/browsertest"
 )
 
-// TestHosts asks every host for a page, for the kit, and for nothing.
+// TestHosts requests a page, a path of the kit, and an unknown path from every host.
 func TestHosts(t *testing.T) {
 	for _, host := range []string{"nethttp", "chi", "echo"} {
 		t.Run(host, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestPage presses the button of the page in a browser, under each host.
+// TestPage clicks the button of the page in a browser, under each host.
 func TestPage(t *testing.T) {
 	b := browsertest.Start(t)
 	for _, host := range []string{"nethttp", "chi", "echo"} {

@@ -24,8 +24,8 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/buckettest"
 )
 
-// drop hands files to the page as a drop would: pictures drawn there, and a film
-// of 12 MiB whose bytes are known.
+// drop passes files to the page as dropping them would: pictures drawn there, and a film of 12 MiB
+// with known bytes.
 const drop = `
 	await until(() => $("#drop"))
 	const files = new DataTransfer()
@@ -40,8 +40,8 @@ const drop = `
 	} else files.items.add(new File([new Uint8Array(12 << 20).map((_, i) => i % 251)], "film.mp4", { type: "video/mp4" }))
 	document.dispatchEvent(Object.assign(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true })))`
 
-// Pictures are dropped and shown; a film in three parts is paused in its middle,
-// goes on after a reload, and is shared.
+// TestPauseAndResume drops and shows pictures; a film in three parts is paused in the middle,
+// resumed after a reload, and shared.
 func TestPauseAndResume(t *testing.T) {
 	b := browsertest.Start(t)
 	objects, err := open(t.TempDir(), "")
@@ -49,7 +49,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	var handler http.Handler
-	var held atomic.Bool // parts behind the first wait while it is set
+	var held atomic.Bool // parts after the first wait while it is set
 	var parts atomic.Int64
 	released, stored := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { held.Store(false); close(released) })
@@ -170,8 +170,8 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// Stored pages, vector images, markup and polyglots run nothing in a browser,
-// whichever bucket they are in.
+// TestStoredScriptsDoNotRun checks that stored pages, vector images, markup and polyglots run
+// nothing in a browser, in either bucket.
 func TestStoredScriptsDoNotRun(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()
@@ -206,7 +206,7 @@ func runsNothing(t *testing.T, objects bucket.Bucket) {
 	if handler, err = application(k); err != nil {
 		t.Fatal(err)
 	}
-	ran := server.URL + "/ran" // a whole address: S3 is another origin
+	ran := server.URL + "/ran" // an absolute URL, because S3 is another origin
 	script := `<script>fetch("` + ran + `")</script><img src="` + ran + `/img" onerror="fetch('` + ran + `/error')">`
 	var dot bytes.Buffer
 	picture := image.NewRGBA(image.Rect(0, 0, 1, 1))

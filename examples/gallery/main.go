@@ -1,5 +1,5 @@
-// Gallery keeps pictures and files: drop them on the page, pause an upload, close
-// the tab, go on where it was, see what looks alike, and share a link.
+// Gallery stores pictures and files: drop them on the page, pause an upload, close the tab, resume
+// it later, find similar pictures, and share a link.
 //
 //	go run ./examples/gallery
 //	go run ./examples/gallery -dir pictures -ffmpeg ffmpeg -vips vips
@@ -59,7 +59,7 @@ func main() {
 	}
 }
 
-// open is where the bytes are kept; the page is the same with both.
+// open returns the bucket of the objects; the page is the same with both kinds.
 func open(dir, address string) (bucket.Bucket, error) {
 	if address == "" {
 		return file.New(dir), nil
@@ -81,7 +81,7 @@ func options(baseURL string, objects bucket.Bucket, made media.Config) []kit.Opt
 		kit.WithAuth(auth.Config{}),
 		kit.WithStorage(storage.Config{
 			Bucket:                  objects,
-			MultipartThresholdBytes: 5 * mib, // small parts: pausing loses little
+			MultipartThresholdBytes: 5 * mib, // small parts: a pause loses little
 			PartSizeBytes:           5 * mib,
 			Quota:                   1024 * mib,
 		}),
@@ -90,8 +90,8 @@ func options(baseURL string, objects bucket.Bucket, made media.Config) []kit.Opt
 	}
 }
 
-// application is the page and the client that it uses, with the kit's paths served
-// by the kit.
+// application serves the page and the client that it uses, and passes the paths of the kit to the
+// kit.
 func application(k *kit.Kit) (http.Handler, error) {
 	pages, err := fs.Sub(static, "static")
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/kitbackend/kit/storage"
 )
 
-// gallery is the application's own capability: it hands what was uploaded to media.
+// gallery is the capability of the application: it passes uploads to media.
 type gallery struct{ k *kit.Kit }
 
-// unseen marks an object that is no picture, whatever its name says.
+// unseen marks an object that is not a picture, whatever its name is.
 const unseen = "none"
 
 func (g gallery) capability() capability.Capability {
@@ -34,11 +34,11 @@ type chosen struct {
 }
 
 type developed struct {
-	// Item is null for what is no picture.
+	// Item is null if the object is not a picture.
 	Item *media.Item `json:"item"`
 }
 
-// postPicture makes a media item of an object, once.
+// postPicture creates the media item of an object, once.
 func (g gallery) postPicture(c *capability.Call, body chosen) (developed, error) {
 	ctx, user := c.Context(), c.Caller.UserID
 	ref := storage.ByID(body.ID).As(user)
@@ -68,7 +68,7 @@ func (g gallery) postPicture(c *capability.Call, body chosen) (developed, error)
 	return g.keep(c, ref, i)
 }
 
-// keep notes the item of an object, unless another request was first.
+// keep stores the item of an object, unless another request was first.
 func (g gallery) keep(c *capability.Call, ref storage.Ref, i media.Item) (found developed, err error) {
 	err = g.k.Database().InTx(c.Context(), func(ctx context.Context) error {
 		o, err := g.k.Storage().Get(ctx, ref)

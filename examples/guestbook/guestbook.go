@@ -13,22 +13,22 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// maxText bounds an entry, in characters.
+// maxText is the maximum length of an entry, in characters.
 const maxText = 500
 
-// errInvalidText is returned when an entry is empty or too long.
+// errInvalidText is returned if an entry is empty or too long.
 var errInvalidText = capability.NewError(http.StatusBadRequest, "guestbook/invalid_text", "An entry has 1 to 500 characters.")
 
 //go:embed migrations
 var migrations embed.FS
 
-// config is the guestbook's configuration.
+// config is the configuration of the guestbook.
 type config struct {
-	// BasePath is the mount prefix, by default /guestbook.
+	// BasePath is the path prefix of the routes, by default /guestbook.
 	BasePath string
 }
 
-// guestbook is a capability of an application's own: a table and two routes.
+// guestbook is a capability of the application: a table and two routes.
 type guestbook struct {
 	host capability.Host
 	cfg  config
@@ -55,7 +55,7 @@ func (g *guestbook) capability() capability.Capability {
 	}
 }
 
-// export emits what a user has written.
+// export emits the entries of a user.
 func (g *guestbook) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	rows, err := database.All(ctx, g.host.DB, scanEntry,
 		`SELECT id, user_id, text, created_at FROM guestbook_entry WHERE user_id = $1 ORDER BY id`, person.ID)
@@ -70,13 +70,13 @@ func (g *guestbook) export(ctx context.Context, person capability.Person, emit c
 	return nil
 }
 
-// erase removes what a user has written.
+// erase deletes the entries of a user.
 func (g *guestbook) erase(ctx context.Context, person capability.Person) (done capability.Erasure, err error) {
 	done.Removed, err = g.host.DB.Exec(ctx, `DELETE FROM guestbook_entry WHERE user_id = $1`, person.ID)
 	return done, err
 }
 
-// entry is what a guest wrote.
+// entry is an entry in the guestbook.
 type entry struct {
 	ID        string          `json:"id"`
 	UserID    string          `json:"userId"`

@@ -1,4 +1,4 @@
-// Guestbook composes a capability of the application's own next to the kit's.
+// Guestbook composes a capability of the application with those of the kit.
 //
 //	go run ./examples/guestbook serve
 //	go run ./examples/guestbook doctor

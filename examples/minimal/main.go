@@ -1,4 +1,4 @@
-// Minimal is the least there is to say.
+// Minimal is the smallest program with a kit.
 package main
 
 import (
@@ -16,7 +16,7 @@ func main() {
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
 	)
 	if err != nil {
-		log.Fatal(err) // every fault of the composition at once
+		log.Fatal(err) // all faults of the composition at once
 	}
 	log.Fatal(k.Serve(context.Background(), "localhost:8080", nil)) // requests and jobs
 }

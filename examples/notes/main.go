@@ -1,11 +1,11 @@
-// Notes is a page of notes that are searched while one types: by meaning, by
-// word, or both. Sign in as anybody.
+// Notes is a page of notes with a search as you type: by meaning, by word, or both. Sign in as any
+// user.
 //
 //	go run ./examples/notes
 //	go run ./examples/notes -db notes.db
 //
-// Without a model, meaning is what hashing-v1 makes of it: shared words and
-// parts of words. With an embedding service, such as Ollama, it is meaning:
+// Without a model, the search by meaning uses hashing-v1, which compares words and parts of words.
+// With an embedding service, such as Ollama, it compares meaning:
 //
 //	KIT_SECRET_VECTOR_EMBEDDER_CREDENTIALS='{"embedder":{"baseUrl":"http://localhost:11434"}}' \
 //		go run ./examples/notes -model nomic-embed-text -dimensions 768
@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// serve runs the page and the kit until it is interrupted.
+// serve serves the page and the kit until it is interrupted.
 func serve(addr string, opts []kit.Option) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -70,7 +70,7 @@ func serve(addr string, opts []kit.Option) error {
 	return k.Serve(ctx, addr, handler)
 }
 
-// embedder is nil, which is hashing-v1, unless a model is named.
+// embedder returns the embedder of a model, or nil, which means hashing-v1, if no model is named.
 func embedder(model string, dimensions int) vector.Embedder {
 	if model == "" {
 		return nil
@@ -89,8 +89,8 @@ func options(baseURL string, e vector.Embedder) []kit.Option {
 	}
 }
 
-// application is the page and the client that it uses, with the kit's paths served
-// by the kit.
+// application serves the page and the client that it uses, and passes the paths of the kit to the
+// kit.
 func application(k *kit.Kit) (http.Handler, error) {
 	pages, err := fs.Sub(static, "static")
 	if err != nil {

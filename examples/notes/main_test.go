@@ -35,13 +35,13 @@ func TestWelcome(t *testing.T) {
 func TestSuite(t *testing.T) {
 	capabilitytest.Run(t, func(capability.Host, string) (capability.Capability, error) {
 		c := notes{}.capability()
-		c.Prefix = "" // it is mounted where the page expects it
+		c.Prefix = "" // mounted where the page expects it
 		return c, nil
 	})
 }
 
-// TestPage searches while typing in a real browser, writes a note, finds it by
-// a word and deletes it.
+// TestPage searches while typing in a real browser, writes a note, finds it by a word and deletes
+// it.
 func TestPage(t *testing.T) {
 	b := browsertest.Start(t)
 	var handler http.Handler

@@ -10,8 +10,8 @@ import (
 
 const index = "notes"
 
-// notes is the application's own part: what a new user finds, and the list.
-// Writing, searching and deleting are vector's routes.
+// notes is the capability of the application: the first notes of a new user, and the list. Writing,
+// searching and deleting use the routes of vector.
 type notes struct{ k *kit.Kit }
 
 func (n notes) capability() capability.Capability {
@@ -31,12 +31,12 @@ func space(c *capability.Call) vector.Space {
 	return vector.Space{Index: index, OwnerID: c.Caller.UserID}
 }
 
-// welcomed says how many notes there are.
+// welcomed is the response of postWelcome: the number of notes.
 type welcomed struct {
 	Notes int64 `json:"notes"`
 }
 
-// postWelcome gives the first notes ids, so that two tabs give them once.
+// postWelcome creates the first notes under fixed ids, so that two tabs create them once.
 func (n notes) postWelcome(c *capability.Call, _ capability.None) (welcomed, error) {
 	count, err := n.k.Vector().Count(c.Context(), space(c), nil)
 	if err != nil || count > 0 {
@@ -50,7 +50,7 @@ func (n notes) getAll(c *capability.Call, page capability.Page) (capability.Item
 	return n.k.Vector().Scroll(c.Context(), space(c), page)
 }
 
-// first is what a new user finds.
+// first returns the first notes of a new user.
 func first() (list []vector.Document) {
 	for _, n := range []struct{ id, colour, text string }{
 		{"first-01", "amber", "Sourdough: feed the starter in the evening, knead in the morning, bake at 250 degrees in the iron pot."},

@@ -1,7 +1,7 @@
-// Observability is a kit whose traces and metrics leave the process: traces and
-// metrics by OTLP where OTEL_EXPORTER_OTLP_ENDPOINT says, metrics at /metrics for
-// Prometheus, and profiles at /debug/pprof/, labelled by route and job. The kit
-// itself depends on the OpenTelemetry API alone, so this is a module of its own.
+// Observability exports the traces and metrics of a kit: both by OTLP if
+// OTEL_EXPORTER_OTLP_ENDPOINT is set, metrics at /metrics for Prometheus, and profiles at
+// /debug/pprof/, labeled by route and job. The kit itself depends only on the API of OpenTelemetry,
+// so this example is a separate module.
 //
 //	go run . -addr localhost:8080
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 go run .
@@ -70,8 +70,8 @@ func compose(logger *slog.Logger, more ...kit.Option) (*kit.Kit, error) {
 	}, more...)...)
 }
 
-// site keeps what operators read apart from what users call: in production they
-// listen on an address that only operators reach.
+// site separates the paths of operators from those of users: in production they have their own
+// address that only operators can reach.
 func site(k *kit.Kit, registry *prometheus.Registry) http.Handler {
 	operators := http.NewServeMux()
 	operators.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -80,8 +80,8 @@ func site(k *kit.Kit, registry *prometheus.Registry) http.Handler {
 	return k.Before(operators)
 }
 
-// telemetry installs an SDK before the kit is composed, which asks for its
-// instruments then. flush sends what is left and stops it.
+// telemetry installs an SDK. It is called before the kit is composed, because the kit creates its
+// instruments then. flush sends the remaining data and stops the SDK.
 func telemetry(ctx context.Context, registry *prometheus.Registry) (flush func(context.Context) error, err error) {
 	scraped, err := promexporter.New(promexporter.WithRegisterer(registry))
 	if err != nil {
@@ -108,7 +108,7 @@ func telemetry(ctx context.Context, registry *prometheus.Registry) (flush func(c
 	return func(ctx context.Context) error { return errors.Join(tracer.Shutdown(ctx), meter.Shutdown(ctx)) }, nil
 }
 
-// traced adds the trace to every line of the log.
+// traced adds the trace to every log line.
 type traced struct{ slog.Handler }
 
 func (h traced) Handle(ctx context.Context, r slog.Record) error {

@@ -35,8 +35,8 @@ func get(t *testing.T, server *httptest.Server, path string) string {
 	return string(body)
 }
 
-// TestScrape calls the kit and finds what it did among the metrics; every metric
-// that the dashboard and the alerts ask for exists.
+// TestScrape calls the kit and checks that its calls appear in the metrics, and that every metric
+// of the dashboard and the alerts exists.
 func TestScrape(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	flush, err := telemetry(t.Context(), registry)
@@ -93,8 +93,8 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// TestTraceFollowsIntoJobs finds the job of a sign-up's mail in the trace of the
-// request that asked for it.
+// TestTraceFollowsIntoJobs checks that the trace of a request contains the job of the mail that the
+// request enqueued.
 func TestTraceFollowsIntoJobs(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	otel.SetTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(spans)))

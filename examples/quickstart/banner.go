@@ -13,7 +13,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// printRoutes writes the composed table, tab-separated: method, path, guard, scope.
+// printRoutes prints the route table, tab-separated: method, path, guard, scope.
 func printRoutes(w io.Writer, db *database.DB) error {
 	k, err := compose(db, nil, "http://localhost:8080", slog.New(slog.DiscardHandler), stores())
 	if err != nil {
@@ -25,7 +25,7 @@ func printRoutes(w io.Writer, db *database.DB) error {
 	return nil
 }
 
-// printOpenAPI writes the document of the composed routes.
+// printOpenAPI prints the OpenAPI document of the routes.
 func printOpenAPI(w io.Writer, db *database.DB) error {
 	k, err := compose(db, nil, "http://localhost:8080", slog.New(slog.DiscardHandler), stores())
 	if err != nil {
@@ -39,7 +39,7 @@ func printOpenAPI(w io.Writer, db *database.DB) error {
 	return err
 }
 
-// printBanner says what runs here and what to paste; it lists only what is composed.
+// printBanner prints what is running and what to paste; it lists only what is composed.
 func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Duration) {
 	base := k.BaseURL()
 	line := func(name, text string) { fmt.Fprintf(w, "  %-9s%s\n", name, text) }
@@ -88,16 +88,16 @@ func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Du
 	fmt.Fprintln(w)
 }
 
-// pick is the rest of a pipe that prints a member of a JSON object.
+// pick returns the end of a pipe that prints a member of a JSON object.
 func pick(name string) string { return ` | sed 's/.*"` + name + `":"\([^"]*\)".*/\1/'` }
 
-// bearer is an assignment of the header that says who calls.
+// bearer returns a shell assignment of the header that identifies the caller.
 func bearer(base string) string {
 	return `A="Authorization: Bearer $(curl -s '` + base + `/__kit/dev-login?user=ada'` + pick("accessToken") + `)"; `
 }
 
-// upload is a line for the shell that stores a file by its signed address,
-// shares it, and fetches the share without signing in.
+// upload returns a shell line that stores a file by its signed URL, shares it, and fetches the
+// share without signing in.
 func upload(base string) string {
 	return bearer(base) +
 		`U=$(curl -sH "$A" --json '{"path":"hello.txt","size":5,"contentType":"text/plain"}' ` + base + `/storage); ID=$(echo "$U"` + pick(`object":{"id`) + `); ` +
@@ -109,8 +109,8 @@ func upload(base string) string {
 // dot is a PNG of two pixels.
 const dot = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAAD0lEQVR42mP4tjSq2nsKAA0HA1C4KmzhAAAAAElFTkSuQmCC"
 
-// picture is a line for the shell that uploads a picture, has it processed, and
-// prints it once its derivatives are there.
+// picture returns a shell line that uploads a picture, has it processed, and prints it once its
+// derivatives are ready.
 func picture(base string) string {
 	size := base64.StdEncoding.DecodedLen(len(dot)) - strings.Count(dot, "=")
 	return bearer(base) + `echo ` + dot + ` | base64 -d >dot.png; ` +

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestBetterAuthClient lets the official client of better-auth, unmodified, sign
-// up and in by every way that is on by default. It waits where sign-ins are
-// limited, so it takes a minute, with the first of the versions named.
+// TestBetterAuthClient signs up and in with the official, unmodified client of better-auth, by
+// every method that is enabled by default. It waits where sign-ins are rate limited, so it takes a
+// minute, with the first of the named versions.
 func TestBetterAuthClient(t *testing.T) {
 	versions := filepath.SplitList(os.Getenv("KIT_TEST_BETTERAUTH"))
 	if len(versions) == 0 {

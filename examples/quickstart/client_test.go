@@ -21,9 +21,9 @@ import (
 
 const clientFolder = "../../clients/ts"
 
-// startClientSite serves the quickstart and the client's stories. The first
-// bytes of every upload's first part are read, then the line is cut. A POST of
-// /test/expire moves the clock past the life of every access token.
+// startClientSite serves the quickstart and the stories of the client. It reads the first bytes of
+// the first part of every upload, then cuts the connection. A POST of /test/expire advances the
+// clock past the expiry of every access token.
 func startClientSite(t *testing.T) string {
 	t.Helper()
 	db, err := database.OpenMemory()
@@ -68,8 +68,8 @@ func startClientSite(t *testing.T) string {
 	return base
 }
 
-// TestClient lets the typed client play a match, buy, upload over a line that is
-// cut, and outlive its access token.
+// TestClient checks that the typed client plays a match, buys, uploads over a connection that is
+// cut, and renews its access token.
 func TestClient(t *testing.T) {
 	t.Run("Node", inNode)
 	t.Run("Browser", inBrowser)
@@ -93,8 +93,8 @@ func inNode(t *testing.T) {
 	}
 }
 
-// inBrowser does the same in a browser, and then lets two tabs of one user find
-// their tokens ended at once.
+// inBrowser does the same in a browser, then checks two tabs of one user whose tokens expire at
+// once.
 func inBrowser(t *testing.T) {
 	t.Helper()
 	browser := browsertest.Start(t)
@@ -125,7 +125,7 @@ func inBrowser(t *testing.T) {
 		t.Errorf("the tabs renewed %d and %d times, want 1 and 2", renewed, again)
 	}
 
-	// Cookies alone prove too, with the CSRF token of the page.
+	// Cookies alone authenticate too, with the CSRF token of the page.
 	page.Run(`
 		const kit = await import("/client/index.js")
 		const cookies = kit.createClient()

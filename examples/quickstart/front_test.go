@@ -18,19 +18,18 @@ import (
 	"github.com/kitbackend/kit/internal/npmtest"
 )
 
-// front stands between a page and its backend: what the document describes passes
-// a validating proxy that nobody here wrote, the rest goes directly.
+// front is between a page and its backend: paths of the OpenAPI document go through an independent
+// validating proxy, all others directly to the backend.
 type front struct {
 	paths           []string
 	direct, through http.Handler
 
 	mu     sync.Mutex
-	passed map[string]bool // paths of the document that were asked for
+	passed map[string]bool // paths of the document that were requested
 	wrong  []string
 }
 
-// spoilt is a path of which the proxy's document says what is not so; no page asks
-// for it.
+// spoilt is a path that the proxy's document describes wrongly; no page requests it.
 const spoilt = "/auth/ok"
 
 // startFront puts the proxy in front of a handler, with the document of its kit.
@@ -71,8 +70,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.through.ServeHTTP(w, r)
 }
 
-// path is that of the document which describes a request, such as /devices/{id}, or
-// "".
+// path returns the path of the document that describes a request, such as /devices/{id}, or "".
 func (f *front) path(r *http.Request) string {
 	parts := strings.Split(r.URL.Path, "/")
 	at := slices.IndexFunc(f.paths, func(path string) bool {
@@ -93,7 +91,7 @@ func (f *front) see(r *http.Request, violations []npmtest.Violation) {
 	}
 }
 
-// taken returns what the document does not allow, and forgets it.
+// taken returns the violations of the document found so far, and clears them.
 func (f *front) taken() (wrong []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,8 +99,7 @@ func (f *front) taken() (wrong []string) {
 	return wrong
 }
 
-// finds fails the test unless a response that is not as the proxy's document says
-// is found.
+// finds fails the test unless the proxy reports a response that differs from its document.
 func (f *front) finds(t *testing.T, base string) {
 	t.Helper()
 	resp, err := http.Get(base + spoilt)
@@ -113,8 +110,7 @@ func (f *front) finds(t *testing.T, base string) {
 	}
 }
 
-// found reports what the document did not allow, and that a story led past the
-// proxy.
+// found reports violations of the document, and a story that did not go through the proxy.
 func (f *front) found(t *testing.T) {
 	t.Helper()
 	for _, wrong := range f.taken() {
@@ -127,9 +123,8 @@ func (f *front) found(t *testing.T) {
 	}
 }
 
-// What the proxy does not pass on as it is: it follows a redirect itself, and makes
-// one cookie of several. These headers travel through it under another name, as
-// JSON.
+// changed are the headers that the proxy changes: it follows redirects itself, and merges several
+// cookies into one. They pass through it under another name, as JSON.
 var changed = []string{"Location", "Set-Cookie"}
 
 const disguise = "X-Front-"
@@ -145,7 +140,7 @@ func (d *disguised) WriteHeader(status int) {
 	h := d.Header()
 	for _, name := range changed {
 		if values := h.Values(name); len(values) > 0 {
-			raw, _ := json.Marshal(values) // texts always encode
+			raw, _ := json.Marshal(values) // strings always encode
 			h.Set(disguise+name, string(raw))
 			h.Del(name)
 		}
@@ -160,7 +155,7 @@ func (d *disguised) Write(p []byte) (int, error) {
 	return d.ResponseWriter.Write(p)
 }
 
-// reveal is the way back.
+// reveal restores their names.
 func reveal(h http.Header) {
 	for _, name := range changed {
 		var values []string

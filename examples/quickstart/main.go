@@ -1,5 +1,4 @@
-// Quickstart is a whole backend in one process: run it, then paste the lines
-// of its banner.
+// Quickstart is a complete backend in one process: run it, then paste the lines of its banner.
 //
 //	go run ./examples/quickstart
 //	go run ./examples/quickstart -db app.db
@@ -121,8 +120,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return k.ServeListener(ctx, listener, paths)
 }
 
-// connect makes a control-plane key for this run in a folder, in place of that of the run
-// before, and returns its file.
+// connect creates a control-plane key for this run in a folder, replacing that of the run before,
+// and returns its file.
 func connect(ctx context.Context, k *kit.Kit, dir string) (path string, err error) {
 	path = filepath.Join(dir, "key.json")
 	identity, err := client.Generate(k.BaseURL()+"/control-plane", k.Environment(), "")
@@ -140,15 +139,14 @@ func connect(ctx context.Context, k *kit.Kit, dir string) (path string, err erro
 	return path, err
 }
 
-// reachable is the address to show: the host as it was asked for, and the port
-// that the system gave.
+// reachable returns the address to show: the host of addr and the port that the system assigned.
 func reachable(addr string, listener net.Listener) string {
 	host, _, _ := net.SplitHostPort(addr)
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	return net.JoinHostPort(cmp.Or(host, "localhost"), port)
 }
 
-// compose is the backend: every capability of the kit, in one call.
+// compose composes the backend: every capability of the kit, in one call.
 func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.Logger, rails *paytest.Stores, more ...kit.Option) (*kit.Kit, error) {
 	return kit.New(append([]kit.Option{
 		kit.WithDatabase(db),
@@ -177,8 +175,8 @@ func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.L
 	}, more...)...)
 }
 
-// keep keeps master keys of a database in a file next to it, so that what one run
-// has sealed opens in the next. Keys in the environment come first.
+// keep stores the master keys of a database in a file next to it, so that the next run can decrypt
+// what this run encrypts. Keys in the environment take precedence.
 func keep(dsn string) []kit.Option {
 	if dsn == "" || strings.Contains(dsn, "://") || os.Getenv("KIT_MASTER_KEYS")+os.Getenv("KIT_MASTER_KEYS_FILE") != "" {
 		return nil
@@ -190,16 +188,16 @@ func keep(dsn string) []kit.Option {
 			return string(text), err
 		}
 		key := make([]byte, 32)
-		_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+		_, _ = rand.Read(key) // never fails: crypto/rand crashes the process instead
 		made := "k1:" + base64.StdEncoding.EncodeToString(key)
 		return made, os.WriteFile(path, []byte(made), 0o600)
 	})}
 }
 
-// duel is rated by the rating game of the same key.
+// duel is rated by the rating game with the same key.
 var duel = multiplayer.Game{Key: "duel", Kind: "nim", Rules: rules{Stones: 21}, TurnTimeout: 2 * time.Minute}
 
-// open picks the database by the form of its name; the code above stays the same.
+// open opens the database that dsn names, by its form; the code above stays the same.
 func open(ctx context.Context, dsn string) (db *database.DB, name string, err error) {
 	switch {
 	case dsn == "":
@@ -214,7 +212,7 @@ func open(ctx context.Context, dsn string) (db *database.DB, name string, err er
 	}
 }
 
-// openBucket is where objects are kept; nil is a temporary directory.
+// openBucket returns the bucket of the objects; nil means a temporary directory.
 func openBucket(address string) (bucket.Bucket, error) {
 	if address == "" {
 		return nil, nil

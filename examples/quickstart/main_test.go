@@ -17,7 +17,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// start runs the program on a free port and returns its banner's lines by name.
+// start runs the program on a free port and returns the lines of its banner by name.
 func start(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -84,7 +84,7 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// TestPagesAreOnlyRead sends the site what no browser asks a page for.
+// TestPagesAreOnlyRead sends requests that no browser sends for a page.
 func TestPagesAreOnlyRead(t *testing.T) {
 	k := kittest.New(t)
 	for _, c := range []struct {
@@ -103,7 +103,7 @@ func TestPagesAreOnlyRead(t *testing.T) {
 	}
 }
 
-// TestBannerLines pastes what the banner prints into a shell.
+// TestBannerLines runs the lines of the banner in a shell.
 func TestBannerLines(t *testing.T) {
 	if os.Getenv("KIT_TEST_CURL") == "" {
 		t.Skip("KIT_TEST_CURL is not set")
@@ -136,7 +136,7 @@ func TestManage(t *testing.T) {
 	}
 }
 
-// TestReadmeCommand runs the README's command as it stands, on a free port.
+// TestReadmeCommand runs the command of the README unchanged, on a free port.
 func TestReadmeCommand(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

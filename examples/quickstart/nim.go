@@ -4,8 +4,8 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// pile is a game of Nim: players take one to three stones in turn, and the
-// one who takes the last wins.
+// pile is the state of a game of Nim: players take one to three stones in turn, and the player who
+// takes the last one wins.
 type pile struct {
 	Stones int    `json:"stones"`
 	Turn   int    `json:"turn"`
@@ -22,7 +22,7 @@ type take struct {
 
 type table = multiplayer.Context[rules]
 
-// nim is the model: pure functions that the kit calls with what they may know.
+// nim returns the model: pure functions that the kit calls with what they may know.
 func nim() multiplayer.Model {
 	return multiplayer.Define(multiplayer.Definition[rules, pile]{
 		Kind:       "nim",

@@ -13,13 +13,12 @@ import (
 //go:embed static
 var static embed.FS
 
-// policy lets the page run its own files and talk to its own origin, and
-// nothing else.
+// policy lets the page load its own files and connect to its own origin, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// site is the sign-in page and the client that it uses, with the kit's paths served
-// by the kit.
+// site serves the sign-in page and the client that it uses, and passes the paths of the kit to the
+// kit.
 func site(k *kit.Kit) http.Handler {
 	files, err := fs.Sub(static, "static")
 	if err != nil {

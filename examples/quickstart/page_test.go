@@ -31,9 +31,8 @@ const (
 	password = "correct horse battery"
 )
 
-// startSite serves the page and its backend at localhost, whose pages browsers
-// let use passkeys, without the limits of one address. before may put a handler in front
-// of them.
+// startSite serves the page and its backend at localhost, where browsers allow passkeys, without
+// the rate limits by address. before may wrap the handler.
 func startSite(t *testing.T, before func(k *kit.Kit, site http.Handler) http.Handler) (*kit.Kit, string) {
 	t.Helper()
 	db, err := database.OpenMemory()
@@ -64,9 +63,8 @@ func startSite(t *testing.T, before func(k *kit.Kit, site http.Handler) http.Han
 	return k, base
 }
 
-// TestPage walks through the page as somebody would who meets it for the first
-// time. Where there is the validating proxy, whatever the page asks for and gets is
-// what the document allows.
+// TestPage uses the page as a new user would. If the validating proxy is available, all requests
+// and responses of the page must conform to the document.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	browser := browsertest.Start(t)
@@ -131,23 +129,23 @@ func TestPage(t *testing.T) {
 	fill(page, "password", map[string]string{"email": address, "password": password})
 	fill(page, "second", map[string]string{"code": "000000"})
 	page.Until(`document.querySelector('[data-form="second"] .error').textContent === "Invalid code"`)
-	fill(page, "second", map[string]string{"code": codeAt(t, secret, now.Add(30*time.Second))}) // the first one is spent
+	fill(page, "second", map[string]string{"code": codeAt(t, secret, now.Add(30*time.Second))}) // the first one is used
 	page.See("#account")
 
 	page.Click(`[data-act="signout"]`)
 	page.See("#signin")
-	sendMail(t, k) // what waits, so that the next one is the last
+	sendMail(t, k) // what is queued, so that the next one is the last
 	page.Fill(`#signin [name="email"]`, address)
 	page.Click(`[data-act="link"]`)
 	page.See("#sent")
-	page.Visit(linkOf(t, k)) // in the browser that asked for it: no button
+	page.Visit(linkOf(t, k)) // in the browser that requested it: no button
 	page.Click(`[data-act="backup"]`)
 	fill(page, "second", map[string]string{"code": backup})
 	page.See("#account")
 
 	user, _, err := k.Auth().UserByEmail(ctx, address)
 	check(t, err)
-	_, err = k.Auth().CreateSession(ctx, user.ID) // somewhere else
+	_, err = k.Auth().CreateSession(ctx, user.ID) // on another device
 	check(t, err)
 	page.Visit(base + "/")
 	page.Until(`document.querySelectorAll("#devices li").length === 2`)
@@ -164,7 +162,7 @@ func TestPage(t *testing.T) {
 	page.Click("#devices button") // this one
 	page.See("#signin")
 
-	sendMail(t, k) // what waits, so that the next one is the last
+	sendMail(t, k) // what is queued, so that the next one is the last
 	page.Fill(`#signin [name="email"]`, address)
 	page.Click(`[data-act="code"]`)
 	page.See("#mailcode")
@@ -173,7 +171,7 @@ func TestPage(t *testing.T) {
 	page.Click(`[data-act="signout"]`)
 
 	page.See("#signin")
-	sendMail(t, k) // what waits, so that the next one is the last
+	sendMail(t, k) // what is queued, so that the next one is the last
 	page.Fill(`#signin [name="email"]`, address)
 	page.Click(`[data-act="forgot"]`)
 	page.See("#sent")
@@ -191,8 +189,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// lookAtPages looks at the pages around the application: each says whose it is,
-// leads back, can be read on a phone, and shows in green only what went well.
+// lookAtPages checks the pages around the application: each names the application, links back to
+// it, is readable on a phone, and shows only successes in green.
 func lookAtPages(t *testing.T, k *kit.Kit, page *browsertest.Tab, base string) {
 	t.Helper()
 	page.Visit(base + "/?error=INVALID_TOKEN")
@@ -238,7 +236,7 @@ func lookAtPages(t *testing.T, k *kit.Kit, page *browsertest.Tab, base string) {
 	page.Accessible("mail")
 }
 
-// fill writes into the fields of a form and sends it.
+// fill fills in the fields of a form and submits it.
 func fill(page *browsertest.Tab, form string, fields map[string]string) {
 	form = fmt.Sprintf(`[data-form="%s"]`, form)
 	for name, value := range fields {
@@ -249,7 +247,7 @@ func fill(page *browsertest.Tab, form string, fields map[string]string) {
 
 func linkOf(t *testing.T, k *kit.Kit) string { t.Helper(); return inMail(t, k, `https?://\S+`) }
 
-// inMail finds a pattern in the last mail.
+// inMail returns the match of a pattern in the last mail.
 func inMail(t *testing.T, k *kit.Kit, pattern string) string {
 	t.Helper()
 	sendMail(t, k)
@@ -268,7 +266,7 @@ func sendMail(t *testing.T, k *kit.Kit) {
 	check(t, err)
 }
 
-// codeAt is what an authenticator shows (RFC 6238).
+// codeAt returns the code that an authenticator shows at a time (RFC 6238).
 func codeAt(t *testing.T, secret string, at time.Time) string {
 	t.Helper()
 	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
@@ -280,7 +278,7 @@ func codeAt(t *testing.T, secret string, at time.Time) string {
 	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(sum[offset:])&0x7fffffff%1_000_000)
 }
 
-// The page runs under a policy without inline scripts, at its own path alone.
+// TestSite checks that the page has a policy without inline scripts, and only its own path.
 func TestSite(t *testing.T) {
 	_, base := startSite(t, func(_ *kit.Kit, site http.Handler) http.Handler { return site })
 	for path, want := range map[string]int{"/": 200, "/app.js": 200, "/style.css": 200, "/client/index.js": 200, "/nowhere": 404, "/health": 200} {

@@ -9,12 +9,11 @@ import (
 	"github.com/kitbackend/kit/payments/paytest"
 )
 
-// stores are the five rails, scripted and in this process: no money moves. An
-// application composes the real rails in their place, such as
-// iosstore.New(iosstore.Options{}).
+// stores returns the five rails, scripted and in this process: no money moves. An application
+// composes the real rails instead, such as iosstore.New(iosstore.Options{}).
 func stores() *paytest.Stores { return paytest.New(time.Now, payments.EnvironmentSandbox) }
 
-// products are sold at every rail.
+// products returns products that every rail sells.
 func products() []payments.Product {
 	everywhere := func(key string) map[payments.RailID]payments.StoreIDs {
 		ids := make(map[payments.RailID]payments.StoreIDs)
@@ -29,7 +28,8 @@ func products() []payments.Product {
 	}
 }
 
-// buy lets somebody buy at a scripted store, whose webhooks then reach the kit.
+// buy buys at a scripted store for the signed-in user; the webhooks of the store then reach the
+// kit.
 func buy(k *kit.Kit, s *paytest.Stores) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := k.Payments().AccountToken(r.Context(), payments.Subject{Type: payments.SubjectUser, ID: r.FormValue("user")})

@@ -1,13 +1,13 @@
-// Separate is a backend whose front end lives elsewhere: a page that Vite serves
-// on a port of its own, and calls the kit by the typed client, with cookies.
+// Separate is a backend with a front end of another origin: a page that Vite serves on its own port
+// and that calls the kit with the typed client and cookies.
 //
 //	go run ./examples/separate
 //	cd examples/separate/web && npm install && npm run dev
 //
-// Then open http://localhost:5173. In production the page is static files on
-// https://app.example.com, say, and the kit https://api.example.com: one site, so
-// that cookies go along. An application on a phone has no origin: it sends
-// "Authorization: Bearer" and the token that signing in has returned.
+// Then open http://localhost:5173. In production the page is static files at, for example,
+// https://app.example.com, and the kit is at https://api.example.com: both are the same site, so
+// cookies are sent. A mobile application has no origin: it sends "Authorization: Bearer" and the
+// token that signing in returned.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// options compose the backend of a page of another origin.
+// options returns the composition of a backend whose page has another origin.
 func options(own, page string) []kit.Option {
 	return []kit.Option{
 		kit.WithBaseURL(own),

@@ -17,7 +17,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// front runs Vite's own server of the page, which knows where the kit is.
+// front runs Vite's development server for the page, which knows the address of the kit.
 func front(t *testing.T, api, port string) {
 	t.Helper()
 	node, npm := os.Getenv("KIT_TEST_NODE"), os.Getenv("KIT_TEST_CLIENTS")
@@ -41,7 +41,7 @@ func front(t *testing.T, api, port string) {
 	processtest.Listening(t, "localhost:"+port)
 }
 
-// free returns a port that nobody listens on.
+// free returns a port that no process listens on.
 func free(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "localhost:0")
@@ -56,8 +56,8 @@ func free(t *testing.T) string {
 	return port
 }
 
-// TestPageOfAnotherOrigin signs up, writes, finds and signs out in a browser, on a
-// page that Vite serves on another port and that calls the kit by the typed client.
+// TestPageOfAnotherOrigin signs up, writes, searches and signs out in a browser, on a page that
+// Vite serves on another port and that calls the kit with the typed client.
 func TestPageOfAnotherOrigin(t *testing.T) {
 	var handler http.Handler
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
@@ -87,7 +87,7 @@ func TestPageOfAnotherOrigin(t *testing.T) {
 	}
 }
 
-// TestPageOfNoTrustedOriginReadsNothing holds the other side of it.
+// TestPageOfNoTrustedOriginReadsNothing checks that a page of another origin cannot do the same.
 func TestPageOfNoTrustedOriginReadsNothing(t *testing.T) {
 	k := kittest.New(t, options("http://localhost:8080", "http://localhost:5173")...)
 	ada := k.Browser("ada").With("Sec-Fetch-Site", "same-site")
@@ -99,8 +99,8 @@ func TestPageOfNoTrustedOriginReadsNothing(t *testing.T) {
 	}
 }
 
-// TestBearer is the flow of an application on a phone: no cookies, no origin, and an
-// access token that is renewed when it has ended.
+// TestBearer is the flow of a mobile application: no cookies, no origin, and an access token that
+// is renewed when it has expired.
 func TestBearer(t *testing.T) {
 	k := kittest.New(t, options("http://localhost:8080", "http://localhost:5173")...)
 	phone := k.Anonymous().With("X-Kit-Transport", "body")

@@ -1,7 +1,6 @@
-// Shop sells a subscription, a map for good and coins, at five rails that are
-// scripted and in this process: buy, let a charge fail, pause, refund or charge
-// back, and see what becomes of entitlements and coins. The members' page is for
-// those entitled to it.
+// Shop sells a subscription, a map as a one-time purchase, and coins, at five rails that are
+// scripted and in this process: buy, make a charge fail, pause, refund or charge back, and see the
+// effect on entitlements and coins. The members' page is for users entitled to it.
 //
 //	go run ./examples/shop
 //	go run ./examples/shop -addr localhost:9000
@@ -41,8 +40,8 @@ func main() {
 	}
 }
 
-// open composes the kit and connects the scripted stores to it. An application
-// composes real rails in their place, such as iosstore.New(iosstore.Options{}).
+// open composes the kit and connects the scripted stores to it. An application composes real rails
+// instead, such as iosstore.New(iosstore.Options{}).
 func open(ctx context.Context, baseURL string, opts ...kit.Option) (*shop, error) {
 	stores := paytest.New(time.Now, payments.EnvironmentSandbox)
 	k, err := kit.New(append([]kit.Option{
@@ -63,8 +62,7 @@ func open(ctx context.Context, baseURL string, opts ...kit.Option) (*shop, error
 	return &shop{kit: k, stores: stores, bought: make(map[string][]*bought)}, nil
 }
 
-// products are one of each kind, and what a membership upgrades to, sold
-// everywhere.
+// products returns one product of each kind, and an upgrade of the membership, sold at every rail.
 func products() []payments.Product {
 	everywhere := func(key string) map[payments.RailID]payments.StoreIDs {
 		ids := make(map[payments.RailID]payments.StoreIDs)

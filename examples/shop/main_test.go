@@ -14,7 +14,7 @@ import (
 	"github.com/kitbackend/kit/internal/browsertest"
 )
 
-// serve runs the shop and returns its address.
+// serve runs the shop and returns its URL.
 func serve(t *testing.T) string {
 	t.Helper()
 	var handler http.Handler
@@ -33,7 +33,7 @@ func serve(t *testing.T) string {
 	return server.URL
 }
 
-// TestShop buys at every rail and follows what the buttons do.
+// TestShop buys at every rail and checks the effects of the buttons.
 func TestShop(t *testing.T) {
 	base := serve(t)
 	jar, err := cookiejar.New(nil)
@@ -112,7 +112,7 @@ func TestShop(t *testing.T) {
 
 func itoa(n int) string { return string(rune('0'+n/10)) + string(rune('0'+n%10)) }
 
-// TestInABrowser buys and lets a charge fail in a real browser.
+// TestInABrowser buys and makes a charge fail in a real browser.
 func TestInABrowser(t *testing.T) {
 	b := browsertest.Start(t)
 	tab := b.Open(serve(t) + "/")

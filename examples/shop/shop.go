@@ -22,10 +22,10 @@ var files embed.FS
 
 var page = template.Must(template.ParseFS(files, "templates/page.html"))
 
-// policy lets the page load its own style, and nothing else.
+// policy lets the page load its own styles, and nothing else.
 const policy = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// shop is the page over a kit and the scripted stores.
+// shop serves the page over a kit and the scripted stores.
 type shop struct {
 	kit    *kit.Kit
 	stores *paytest.Stores
@@ -34,13 +34,13 @@ type shop struct {
 	bought map[string][]*bought // by user, in order
 }
 
-// bought is what somebody bought at a scripted store, so that its buttons can act.
+// bought is a purchase at a scripted store, so that its buttons can act on it.
 type bought struct {
 	*paytest.Purchase
 	said string
 }
 
-// acts are what a store can be made to do with a purchase.
+// acts are the actions of a store on a purchase.
 var acts = map[string]func(*paytest.Purchase) error{
 	"renew":    (*paytest.Purchase).Renew,
 	"grace":    func(p *paytest.Purchase) error { return p.Grace(time.Now().Add(6 * 24 * time.Hour)) },
@@ -57,14 +57,14 @@ var acts = map[string]func(*paytest.Purchase) error{
 	"unshare":  (*paytest.Purchase).Unshare,
 }
 
-// Buttons of a subscription and of what is bought once.
+// The buttons of a subscription and of a one-time purchase.
 var (
 	ofSubscription = []string{"renew", "grace", "hold", "recover", "pause", "resume", "cancel", "expire", "refund", "dispute", "win back", "upgrade"}
 	ofOnce         = []string{"refund", "dispute", "win back"}
 	ofFamily       = []string{"unshare"}
 )
 
-// handler is the shop's pages, with the kit's paths served by the kit.
+// handler serves the pages of the shop, and passes the paths of the kit to the kit.
 func (s *shop) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.show)
@@ -83,7 +83,7 @@ func (s *shop) handler() http.Handler {
 	}))
 }
 
-// user returns who is signed in, or "".
+// user returns the id of the signed-in user, or "".
 func (s *shop) user(r *http.Request) string {
 	caller, ok, err := s.kit.Auth().Users().Session(r)
 	if err != nil || !ok {
@@ -92,7 +92,7 @@ func (s *shop) user(r *http.Request) string {
 	return caller.UserID
 }
 
-// enter signs anybody in: this is a shop to play with.
+// enter signs in as any user, because this shop is a demonstration.
 func (s *shop) enter(w http.ResponseWriter, r *http.Request) {
 	user := r.FormValue("user")
 	if capability.CheckUserID(user) != nil {
@@ -117,8 +117,8 @@ func (s *shop) back(w http.ResponseWriter, r *http.Request, err error) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// buy sells a product at a scripted store, whose webhooks reach the kit before
-// the page is shown again.
+// buy sells a product at a scripted store, whose webhooks reach the kit before the page is shown
+// again.
 func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	user := s.user(r)
 	if user == "" {
@@ -147,7 +147,7 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "This is not sold.", http.StatusNotFound)
 }
 
-// act makes a store do something with a purchase of the caller's.
+// act makes a store act on a purchase of the caller.
 func (s *shop) act(w http.ResponseWriter, r *http.Request) {
 	do, known := acts[r.FormValue("do")]
 	n, err := strconv.Atoi(r.FormValue("n"))
@@ -172,7 +172,7 @@ func (s *shop) members(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("Welcome, member. This page is for the entitled."))
 }
 
-// view is what the page shows.
+// view is the data of the page.
 type view struct {
 	User         string
 	Products     []payments.Product
@@ -199,7 +199,7 @@ func (s *shop) show(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = page.Execute(w, v) // to a client that has gone
+	_ = page.Execute(w, v) // fails only if the client has disconnected
 }
 
 func (s *shop) fill(r *http.Request, v *view) error {
