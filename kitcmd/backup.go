@@ -58,7 +58,7 @@ func (p *program) backup(flags *flag.FlagSet) action {
 			}
 			fmt.Fprintf(p.stdout, "%s is in %s, %d bytes\n", c.Database, c.File, c.Bytes)
 		}
-		fmt.Fprintln(p.stderr, "keep the master keys and the objects of storage as well: without them a copy is not whole")
+		fmt.Fprintln(p.stderr, "keep the master keys and the objects of storage as well: without them a copy is incomplete")
 		return found
 	}
 }

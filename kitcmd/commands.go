@@ -132,7 +132,7 @@ type migrated struct {
 }
 
 func (p *program) migrate(flags *flag.FlagSet) action {
-	dry := flags.Bool("dry", false, "only list what is missing")
+	dry := flags.Bool("dry", false, "only list the missing migrations")
 	return func(ctx context.Context, _ []string) error {
 		missing, err := p.kit.PendingMigrations(ctx)
 		if err != nil {
@@ -164,12 +164,12 @@ func (p *program) rewrap(*flag.FlagSet) action {
 	return func(ctx context.Context, _ []string) error {
 		changed, err := p.kit.Rewrap(ctx)
 		if err != nil {
-			return fmt.Errorf("older master keys must stay, %d values were wrapped anew: %w", changed, err)
+			return fmt.Errorf("the older master keys are still needed, %d values were wrapped again: %w", changed, err)
 		}
 		if done, err := p.printJSON(map[string]int{"changed": changed}); done {
 			return err
 		}
-		fmt.Fprintf(p.stdout, "%d values were wrapped with the first master key; the older ones can go\n", changed)
+		fmt.Fprintf(p.stdout, "%d values were wrapped with the first master key; the older ones can be removed\n", changed)
 		return nil
 	}
 }

@@ -122,16 +122,16 @@ func (e *examination) production() bool { return e.kit.Environment() == capabili
 func (e *examination) environment() {
 	base, err := url.Parse(e.kit.BaseURL())
 	if err != nil {
-		e.fail("environment", err.Error(), "give WithBaseURL the address that clients use")
+		e.fail("environment", err.Error(), "set WithBaseURL to the address that clients use")
 		return
 	}
 	here := local.Host(base.Hostname())
 	if e.kit.Environment() == capability.Sandbox && !here {
-		e.warn("environment", "it is "+capability.Sandbox+" at "+e.kit.BaseURL(), "set KIT_ENVIRONMENT=production where real users are")
+		e.warn("environment", "it is "+capability.Sandbox+" at "+e.kit.BaseURL(), "set KIT_ENVIRONMENT=production if it has real users")
 		return
 	}
 	if e.production() && here {
-		e.fail("environment", "it is production at "+e.kit.BaseURL()+", where no client reaches it", "give WithBaseURL the address that clients use")
+		e.fail("environment", "it is production at "+e.kit.BaseURL()+", which no client can reach", "set WithBaseURL to the address that clients use")
 		return
 	}
 	e.ok("environment", e.kit.Environment()+" at "+e.kit.BaseURL()+", version "+e.kit.Version())
@@ -141,14 +141,14 @@ func (e *examination) environment() {
 func (e *examination) database(name string, db *database.DB) {
 	name = "database " + name
 	if err := db.Ping(e.ctx); err != nil {
-		e.fail(name, "it does not respond: "+err.Error(), "look at its address, credentials and server")
+		e.fail(name, "it does not respond: "+err.Error(), "check its address, credentials and server")
 		return
 	}
 	if skew, err := skewOf(e.ctx, db); err != nil {
-		e.fail(name, "its clock cannot be read: "+err.Error(), "look at the database server")
+		e.fail(name, "its clock cannot be read: "+err.Error(), "check the database server")
 	} else if skew.Abs() > maxSkew {
-		e.fail(name, fmt.Sprintf("its clock is %v from that of this machine", skew.Round(time.Millisecond)),
-			"keep both machines on time, with chrony or systemd-timesyncd")
+		e.fail(name, fmt.Sprintf("its clock differs by %v from that of this machine", skew.Round(time.Millisecond)),
+			"synchronize the clocks of both machines, with chrony or systemd-timesyncd")
 	} else {
 		e.ok(name, db.Dialect().String()+" responds, its clock agrees")
 	}
@@ -172,7 +172,7 @@ func skewOf(ctx context.Context, db *database.DB) (time.Duration, error) {
 func (e *examination) writable(name string, db *database.DB) {
 	name = "writes to " + name
 	if err := kv.NewSQL(db).Put(e.ctx, "kit/doctor", []byte("1"), time.Minute); err != nil {
-		e.fail(name, "it cannot be written: "+err.Error(), "give its user the right to, and its disk space")
+		e.fail(name, "it cannot be written: "+err.Error(), "check the permissions of its user and the disk space")
 		return
 	}
 	e.ok(name, "a key was written")
@@ -205,18 +205,18 @@ func (e *examination) masterKeys(migrated bool) {
 	case err != nil:
 		e.fail("master keys", err.Error(), fix)
 	case sealer.Ephemeral() && e.kit.Environment() != capability.Development:
-		e.fail("master keys", "there are none: what this run encrypts opens in no other", fix)
+		e.fail("master keys", "there are none: no other run can decrypt what this one encrypts", fix)
 	case sealer.Ephemeral():
-		e.warn("master keys", "there are none: what this run encrypts opens in no other", fix)
+		e.warn("master keys", "there are none: no other run can decrypt what this one encrypts", fix)
 	case !migrated: // there is nothing to compare them with yet
 		e.ok("master keys", "they are set")
 	default:
 		fit, err := e.kit.MasterKeysFit(e.ctx)
 		switch {
 		case err != nil:
-			e.fail("master keys", "what they opened cannot be read: "+err.Error(), "look at the database")
+			e.fail("master keys", "they cannot be compared with those of the database: "+err.Error(), "check the database")
 		case !fit:
-			e.fail("master keys", "they are not those that this database was written with: what is sealed in it does not open",
+			e.fail("master keys", "they are not those of this database: its encrypted values cannot be decrypted",
 				"set KIT_MASTER_KEYS to those of the other nodes, or, if they are lost, delete the row of kit_master_key")
 		default:
 			e.ok("master keys", "they are set, and those of the database")
@@ -231,7 +231,7 @@ func (e *examination) secrets() {
 	for page := capability.NewPage(capability.MaxLimit, ""); ; {
 		items, err := e.kit.Secrets().ListSecrets(e.ctx, page)
 		if err != nil {
-			e.fail("secrets", "they cannot be read: "+err.Error(), "look at the provider of secrets")
+			e.fail("secrets", "they cannot be read: "+err.Error(), "check the provider of secrets")
 			return
 		}
 		for _, s := range items.Items {
@@ -250,17 +250,17 @@ func (e *examination) secrets() {
 			}
 			switch {
 			case s.Problem != "":
-				e.fail(name, s.Problem, "look at the provider "+s.Provider)
+				e.fail(name, s.Problem, "check the provider "+s.Provider)
 			case len(partial) > 0:
-				e.fail(name, "is not whole: "+strings.Join(partial, "; "), give)
+				e.fail(name, "is incomplete: "+strings.Join(partial, "; "), give)
 			case !present:
 				e.warn(name, "has no values", give)
 			case s.NextDueAt != nil && s.NextDueAt.Before(time.Now().Add(-24*time.Hour)):
-				e.fail(name, "should have been rotated at "+s.NextDueAt.Format(time.RFC3339), "look at its last rotation, and that jobs run")
+				e.fail(name, "should have been rotated at "+s.NextDueAt.Format(time.RFC3339), "check its last rotation, and that jobs run")
 			case s.LastRotatedAt != nil && time.Since(s.LastRotatedAt.Time) > oldSecret:
-				e.warn(name, "is of "+s.LastRotatedAt.Format(time.DateOnly), "rotate it")
+				e.warn(name, "was last rotated on "+s.LastRotatedAt.Format(time.DateOnly), "rotate it")
 			default:
-				e.ok(name, "is whole")
+				e.ok(name, "is complete")
 			}
 		}
 		if items.NextCursor == nil {
@@ -282,7 +282,7 @@ func (e *examination) path(name, otherwise string) string {
 
 func (e *examination) health() {
 	if err := e.kit.Ready(e.ctx); err != nil {
-		e.fail("health", strings.ReplaceAll(err.Error(), "\n", "; "), "see what it says; doctor reads what GET of a readiness probe reads")
+		e.fail("health", strings.ReplaceAll(err.Error(), "\n", "; "), "fix what it reports; a readiness probe reports the same")
 		return
 	}
 	e.ok("health", "every aggregate can be read")
@@ -292,7 +292,7 @@ func (e *examination) health() {
 func (e *examination) jobs() {
 	stats, err := e.kit.Jobs().Stats(e.ctx)
 	if err != nil {
-		e.fail("jobs", err.Error(), "look at the database")
+		e.fail("jobs", err.Error(), "check the database")
 		return
 	}
 	scheduled := 0
@@ -305,11 +305,11 @@ func (e *examination) jobs() {
 	}
 	switch {
 	case stats.Lag > maxLag && stats.Leased == 0:
-		e.fail("jobs", fmt.Sprintf("one has been due for %v and nobody took it", stats.Lag.Round(time.Second)), "call Run or Serve on one node at least")
+		e.fail("jobs", fmt.Sprintf("a job has been due for %v and no node has run it", stats.Lag.Round(time.Second)), "call Run or Serve on at least one node")
 	case stats.Lag > maxLag:
-		e.warn("jobs", fmt.Sprintf("one has waited for %v: there is more work than workers", stats.Lag.Round(time.Second)), "let more nodes run, or find out what is slow")
+		e.warn("jobs", fmt.Sprintf("a job has waited for %v: there is more work than workers", stats.Lag.Round(time.Second)), "run more nodes, or find the slow jobs")
 	case stats.Discarded > 0:
-		e.warn("jobs", fmt.Sprintf("%d were given up within the last 14 days", stats.Discarded), "read their last error in kit_job, where state is discarded")
+		e.warn("jobs", fmt.Sprintf("%d jobs were discarded within the last 14 days", stats.Discarded), "read their last error in kit_job, where state is discarded")
 	default:
 		e.ok("jobs", fmt.Sprintf("%d wait, %d run, none is late; %d bindings have a schedule", stats.Available, stats.Running, scheduled))
 	}
@@ -318,7 +318,7 @@ func (e *examination) jobs() {
 func (e *examination) mail() {
 	if e.kit.Email() == nil {
 		if e.kit.Auth() != nil && !(&auth.LibraryHost{Auth: e.kit.Auth()}).CanMail() {
-			e.warn("mail", "nothing sends the mails of sign-in", "compose WithEmail, or give auth.Config a Mailer")
+			e.warn("mail", "nothing sends the mails of sign-in", "compose WithEmail, or set Mailer of auth.Config")
 		}
 		return
 	}
@@ -326,9 +326,9 @@ func (e *examination) mail() {
 	from, _ := e.config("email", "from").(string)
 	switch {
 	case len(providers) == 0 && e.production():
-		e.fail("mail", "it has no provider", "give email.Config Providers")
+		e.fail("mail", "it has no provider", "set Providers of email.Config")
 	case len(providers) == 0:
-		e.warn("mail", "it is kept in the mailbox, nothing is sent", "give email.Config Providers where mail is to arrive")
+		e.warn("mail", "it is kept in the mailbox, nothing is sent", "set Providers of email.Config to send mail")
 	default:
 		e.ok("mail", "from "+from+" by "+strings.Join(providers, ", then "))
 	}
@@ -336,11 +336,11 @@ func (e *examination) mail() {
 		return
 	}
 	if _, err := e.kit.Email().Send(e.ctx, email.Message{To: e.mailTo, Subject: "A test of the mail of " + e.kit.BaseURL(),
-		Text: "This message was asked for by doctor. That it arrived is all there is to it."}); err != nil {
+		Text: "The command doctor sent this message to test the delivery of mail. Nothing needs to be done."}); err != nil {
 		e.fail("test mail", err.Error(), "see the code in docs/errors.md")
 		return
 	}
-	e.ok("test mail", "queued to "+e.mailTo+"; it goes out where jobs run")
+	e.ok("test mail", "queued to "+e.mailTo+"; it is sent where jobs run")
 }
 
 // config returns a value of a capability's manifest, or nil.
@@ -368,11 +368,11 @@ func (e *examination) origins() {
 	for _, origin := range list {
 		if u, err := url.Parse(origin); e.production() && err == nil && u.Scheme == "http" {
 			bad = true
-			e.fail("origin "+origin, "is plain http in production: anyone on the network path acts as its users", "serve the page over https, or take the origin out of TrustedOrigins")
+			e.fail("origin "+origin, "is plain http in production: anyone on the network path acts as its users", "serve the page over https, or remove the origin from TrustedOrigins")
 		}
 	}
 	if !bad {
-		e.ok("origins", fmt.Sprintf("%d others than the kit's own may act as users", len(list)))
+		e.ok("origins", fmt.Sprintf("pages of %d other origins may act as users", len(list)))
 	}
 }
 

@@ -109,17 +109,17 @@ type command struct {
 }
 
 var commands = []command{
-	{"serve", "", "serve requests and work on jobs until interrupted", (*program).serve},
+	{"serve", "", "serve requests and run jobs until interrupted", (*program).serve},
 	{"routes", "", "list the route table", (*program).routes},
 	{"errors", "", "list every code that a refusal can carry", (*program).errors},
 	{"openapi", "", "print the OpenAPI document", (*program).openapi},
 	{"manifest", "", "show what is composed, its configuration and health", (*program).manifest},
 	{"migrate", "", "bring the databases up to date", (*program).migrate},
-	{"doctor", "", "check the installation and say what to do", (*program).doctor},
+	{"doctor", "", "check the installation and suggest fixes", (*program).doctor},
 	{"backup", "FOLDER", "copy the SQLite databases of an application that is stopped", (*program).backup},
-	{"verify", "", "prove ledger, boards, audit trail and storage", (*program).verify},
+	{"verify", "", "verify ledger, boards, audit trail and storage", (*program).verify},
 	{"rewrap", "", "seal everything with the first master key", (*program).rewrap},
-	{"operate", "COMMAND", "credit, lock out, erase, retry jobs; -h lists the commands", (*program).operate},
+	{"operate", "COMMAND", "credit, disable, erase, retry jobs; -h lists the commands", (*program).operate},
 }
 
 func (p *program) run(ctx context.Context, args []string) error {

@@ -12,7 +12,7 @@ import (
 
 // operate runs the operator's commands of package operate, with all that the application composes.
 func (p *program) operate(flags *flag.FlagSet) action {
-	as := flags.String("as", cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER")), "the operator's `name` on the audit trail")
+	as := flags.String("as", cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER")), "the operator's `name` in the audit trail")
 	usage := flags.Usage
 	flags.Usage = func() {
 		usage()

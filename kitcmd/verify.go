@@ -33,7 +33,7 @@ func (a *anchors) Set(text string) error {
 
 func (p *program) verify(flags *flag.FlagSet) action {
 	var known anchors
-	flags.Var(&known, "anchor", "a `checkpoint` that the audit trail must have, as audit.Checkpoint prints it; may be given again")
+	flags.Var(&known, "anchor", "a `checkpoint` that the audit trail must have, as audit.Checkpoint prints it; may be repeated")
 	return func(ctx context.Context, _ []string) error {
 		proofs := []proof{}
 		for _, prove := range []func(context.Context, []audit.Anchor) (*proof, error){
@@ -57,7 +57,7 @@ func (p *program) verify(flags *flag.FlagSet) action {
 			return errors.Join(err, found)
 		}
 		for _, pr := range proofs {
-			state := "sound"
+			state := "no findings"
 			if n := len(pr.Findings); n > 0 {
 				state = fmt.Sprintf("%d findings\n  %s", n, strings.Join(pr.Findings, "\n  "))
 			}
@@ -78,7 +78,7 @@ func (p *program) verifyLedger(ctx context.Context, _ []audit.Anchor) (*proof, e
 	done := &proof{Name: "ledger", Findings: []string{},
 		Checked: fmt.Sprintf("%d accounts, %d transactions, %d holds", report.Accounts, report.Transactions, report.Holds)}
 	for _, f := range report.Findings {
-		done.Findings = append(done.Findings, fmt.Sprintf("%s: it does not hold that %s", f.Subject, f.Rule))
+		done.Findings = append(done.Findings, fmt.Sprintf("%s: the rule does not hold: %s", f.Subject, f.Rule))
 	}
 	return done, nil
 }
@@ -94,7 +94,7 @@ func (p *program) verifyBoards(ctx context.Context, _ []audit.Anchor) (*proof, e
 	done := &proof{Name: "leaderboard", Findings: []string{},
 		Checked: fmt.Sprintf("%d windows, %d entries", report.Windows, report.Entries)}
 	for _, f := range report.Findings {
-		done.Findings = append(done.Findings, fmt.Sprintf("%s %s: a count of level %d says %d where there are %d",
+		done.Findings = append(done.Findings, fmt.Sprintf("%s %s: a count of level %d is %d instead of %d",
 			f.Board, f.Window, f.Level, f.Stored, f.Actual))
 	}
 	return done, nil

@@ -233,7 +233,7 @@ func (c *call) retry() error {
 			return err
 		}
 		if !ok {
-			return fmt.Errorf("job %s is not there, runs, is done, or has a newer one in its place", id)
+			return fmt.Errorf("job %s does not exist, is running, is done, or has been replaced by a newer one", id)
 		}
 	}
 	return c.print(map[string]int{"retried": len(c.args)})

@@ -21,6 +21,6 @@ func FailOnce(b *Bus) {
 	notify := b.link.notify
 	b.link.notify = func(context.Context, []string) error {
 		b.link.notify = notify
-		return errors.New("no way out")
+		return errors.New("the connection is lost")
 	}
 }

@@ -19,11 +19,11 @@ import (
 const maxBody = 1 << 20
 
 func keyFlag(flags *flag.FlagSet) *string {
-	return flags.String("key", "kit-key.json", "the key `file`, for its owner alone to read")
+	return flags.String("key", "kit-key.json", "the key `file`, readable only by its owner")
 }
 
 func scopeFlag(flags *flag.FlagSet) *string {
-	return flags.String("scope", "", "the `scopes` to ask for, separated by spaces")
+	return flags.String("scope", "", "the `scopes` to request, separated by spaces")
 }
 
 func (p *program) keygen(flags *flag.FlagSet) func(context.Context, []string) error {
@@ -103,7 +103,7 @@ func (p *program) call(flags *flag.FlagSet) func(context.Context, []string) erro
 }
 
 func (p *program) manifest(flags *flag.FlagSet) func(context.Context, []string) error {
-	key, asJSON := keyFlag(flags), flags.Bool("json", false, "print the response as it came")
+	key, asJSON := keyFlag(flags), flags.Bool("json", false, "print the response as JSON")
 	return func(ctx context.Context, _ []string) error {
 		m, err := fetch(ctx, *key)
 		if err != nil {

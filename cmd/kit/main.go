@@ -48,8 +48,8 @@ type command struct {
 }
 
 var commands = []command{
-	{"keygen", "", "draw the first key of a connection", (*program).keygen},
-	{"token", "METHOD URL [BODY]", "mint the credential of one call", (*program).token},
+	{"keygen", "", "generate the first key of a connection", (*program).keygen},
+	{"token", "METHOD URL [BODY]", "create the credential of one call", (*program).token},
 	{"call", "METHOD PATH [BODY]", "make one call", (*program).call},
 	{"manifest", "", "show what the service composes", (*program).manifest},
 	{"routes", "", "list the control-plane routes", (*program).routes},

@@ -26,7 +26,7 @@ import (
 func (p *program) operate(flags *flag.FlagSet) func(context.Context, []string) error {
 	at := flags.String("database", os.Getenv("KIT_DATABASE"), "the `file` or postgres:// address; by default KIT_DATABASE")
 	schema := flags.String("schema", "", "the `schema` on PostgreSQL")
-	as := flags.String("as", cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER")), "the operator's `name` on the audit trail")
+	as := flags.String("as", cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER")), "the operator's `name` in the audit trail")
 	usage := flags.Usage
 	flags.Usage = func() {
 		usage()
