@@ -13,7 +13,7 @@ for (const [name, story] of Object.entries(stories)) {
   }
 }
 
-// The refresh token that a program keeps is rotated when the token has ended.
+// The refresh token that a program stores is rotated when the access token has expired.
 const login = await fetch(base + "/__kit/dev-login?user=native")
 const cookie = login.headers.getSetCookie().find((c) => c.includes("kit_refresh"))
 const renewed = []
@@ -26,7 +26,7 @@ if (!both[0].currency || renewed.length !== 1 || !renewed[0].refreshToken) {
   process.exit(1)
 }
 
-// What takes too long fails, and so does what may be tried only much later.
+// A call that takes too long fails, and so does one that may be tried again only much later.
 const slow = (answer) => kit.createClient({ baseUrl: base, timeoutMs: 50, retries: 1, fetch: answer })
 const never = (_, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)))
 const awake = setInterval(() => {}, 1000) // Node ends when it waits for nothing but such a limit
@@ -38,7 +38,7 @@ if (failed.join() !== "network undefined,http/429 60000") {
   process.exit(1)
 }
 
-// A page of another host cannot read the cookie of the CSRF token: it is in answers.
+// A page of another host cannot read the cookie of the CSRF token: responses contain it.
 const sent = []
 const elsewhere = kit.createClient({
   baseUrl: base,

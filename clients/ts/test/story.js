@@ -1,5 +1,5 @@
-// What the typed client does against a running quickstart, in Node and in a
-// browser alike. Each story throws where something is not as it should be.
+// Stories of the typed client against a running quickstart, in Node and in a browser.
+// Each story throws if a result is not as expected.
 
 const must = (ok, what) => { if (!ok) throw new Error(what) }
 
@@ -222,7 +222,7 @@ export async function completion({ createClient }) {
 
 /** An upload that takes longer than the addresses of its parts live gets fresh ones. */
 export async function addresses({ createClient, KitError }) {
-  if (globalThis.XMLHttpRequest) return // by which pages send parts
+  if (globalThis.XMLHttpRequest) return // pages send parts with it
   for (const status of [401, 403]) {
     let lists = 0, stored = 0
     const part = (partNumber, at = lists) => ({ partNumber, size: 1, url: "http://nowhere/stored/" + at })
@@ -259,14 +259,14 @@ export async function ends({ createClient }) {
   must((await within(early)).code === "network" && states.at(-1) === "ended 4003", "a session that is not there was " + states)
   must((await within(session.act({}).catch((error) => error))).code === "network", "an action after the end was taken")
 
-  // A line comes back though the proof could not be renewed for a while.
+  // A connection returns although the token could not be renewed for a while.
   made.length = 0
   const presence = client({ fetch: scripted({ "/matchmaking/presence": () => refused(401, "auth/unauthenticated"), "/rotate": () => new Response("<html>") }) })
     .presence(() => {})
   await until(() => made.length > 1, () => "the line did not come back")
   presence.stop()
 
-  // A page that is woken while the proof is renewed opens one line.
+  // A page that becomes visible while the token is renewed opens one connection.
   if (!globalThis.document) return
   made.length = 0
   let asked = 0, answer

@@ -6,8 +6,8 @@ import * as bones from "./bones.js"
 import * as eights from "./eights.js"
 
 const games = { bones, eights }
-let me = "" // who sits here
-let kit = null // as that player
+let me = "" // the player of this tab
+let kit = null // the client of that player
 const show = (id) => { for (const room of ["signin", "lobby", "table"]) $(room).hidden = room !== id }
 const attempt = (work) => async (...args) => {
   try { return await work(...args) } catch (refusal) { toast(refusal.message ?? String(refusal)) }
@@ -17,15 +17,15 @@ const stored = {
   set: (key, value) => value === null ? localStorage.removeItem(`arcade.${me}.${key}`) : localStorage.setItem(`arcade.${me}.${key}`, value),
 }
 
-// Signing in. The name stays in the address, so that a tab that was killed
-// comes back as the same player.
+// Signing in. The name stays in the URL, so that a tab that was killed returns as the
+// same player.
 
 $("login").onsubmit = attempt(async (event) => {
   event.preventDefault()
   await enter($("player").value.trim())
 })
 
-// A dead line is noticed in seconds: another player waits.
+// A dead connection is noticed in seconds, because another player waits.
 const patience = { timeoutMs: 10_000, quietMs: 4_000 }
 const nobody = createClient({ ...patience, credentials: { accessToken: "" } })
 
@@ -47,7 +47,7 @@ async function enter(name) {
 $("signout").onclick = () => { location.hash = ""; location.reload() }
 $("home").onclick = (event) => { event.preventDefault(); if (me) lobby() }
 
-// Presence: who is there, and what others want.
+// Presence: which players are online, and their invitations.
 
 const presence = {
   online: new Set(),
@@ -84,7 +84,7 @@ const lobby = attempt(async () => {
   await Promise.all([running(), people(), boards(), purse()])
 })
 
-// running lists the games that are not over, whichever device began them.
+// running lists the games that are not over, on whichever device they began.
 async function running() {
   const { items } = await kit.get("/arcade/running")
   if (!items.some((item) => item.sessionId === stored.get("session"))) for (const key of ["session", "game", "code"]) stored.set(key, null)
@@ -155,7 +155,7 @@ for (const button of document.querySelectorAll("[data-room]")) {
   })
 }
 
-// The queue: presence says when a match is found, asking now and then does too.
+// The queue: presence reports a match, and so does polling from time to time.
 
 const queue = { game: null }
 for (const button of document.querySelectorAll("[data-queue]")) button.onclick = attempt(() => search(button.dataset.queue))
@@ -204,7 +204,7 @@ const found = attempt(async (session, game) => {
     stored.set("next", JSON.stringify({ session, game }))
     return toast(`A game of ${games[game].title} waits for you in the lobby.`, "news")
   }
-  await kit.post("/multiplayer/sessions/{id}/join", undefined, { path: { id: session } }) // of an invite to play for coins the inviter is not in yet
+  await kit.post("/multiplayer/sessions/{id}/join", undefined, { path: { id: session } }) // in an invite to play for coins the inviter has not joined yet
   await sit(session, game)
 })
 
@@ -234,7 +234,7 @@ function rows(id, items) {
     h(`tr${item.userId === me ? ".me" : ""}`, {}, h("td", {}, String(item.rank)), h("td", {}, item.userId), h("td", {}, item.score.toLocaleString()))))
 }
 
-// plot draws one bar a bucket; the player's own is golden.
+// plot draws one bar for each bucket; the player's own is golden.
 function plot({ from, entries }, mine) {
   const shape = (name, attributes, text = "") => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name)
@@ -299,19 +299,19 @@ class Seat {
     try {
       await this.session.act(data)
     } catch (refusal) {
-      if (table === this) toast(refusal.message) // else the table was left meanwhile
+      if (table === this) toast(refusal.message) // otherwise the player has left the table
     }
     this.sending--
     if (table === this) this.words()
   }
 
-  // words says how the line is; what was sent and not acknowledged is on its way.
+  // words describes the connection, and reports actions that are not acknowledged yet.
   words() {
     $("line").className = `line ${this.line ?? ""}`
     $("line").textContent = this.line === "open" && this.sending ? "sending…" : { open: "connected", lost: "reconnecting…" }[this.line] ?? ""
   }
 
-  // look tells which of the others have no line.
+  // look shows which other players are not connected.
   async look() {
     const { view } = this.session
     if (!this.live || view?.phase !== "active" || document.visibilityState !== "visible") return
@@ -330,7 +330,7 @@ class Seat {
       toast(code === 4010 ? "You opened this game too often elsewhere." : "You are no longer at this table.")
       lobby()
     } else if (state === "lost") {
-      // A page cannot see why a handshake was refused; the route says it.
+      // A page cannot see why a handshake was refused; the route returns the reason.
       kit.get("/multiplayer/sessions/{id}", { path: { id: this.session.id } }).catch((refusal) => {
         if (!["multiplayer/session_not_found", "multiplayer/not_a_member"].includes(refusal.code) || table !== this) return
         this.forget()
@@ -345,7 +345,7 @@ class Seat {
   }
 
   show(view) {
-    // The commitment counts that was there before anybody drew.
+    // Only the commitment published before the first draw counts.
     const key = `commit.${view.id}`
     if (!stored.get(key)) stored.set(key, view.fairness.seedHash)
     this.committed = stored.get(key)
@@ -383,7 +383,7 @@ class Seat {
       h("p.dim", {}, view.mode === "table" ? "The game begins with two; more may sit down later." : "The game begins when both are here.")))
   }
 
-  // tick runs the clock of the turn down, by the server's time.
+  // tick updates the countdown of the turn, by the server's time.
   tick() {
     const view = this.session.view
     $("clock").hidden = !(view?.phase === "active" && view.turnDeadline)
@@ -433,7 +433,7 @@ class Seat {
     await purse()
   }
 
-  // prove holds the revealed seed to the commitment, and the game to the seed.
+  // prove checks the revealed seed against the commitment, and the game against the seed.
   async prove(view) {
     const { seed, cursor } = view.fairness
     $("fair").querySelector("summary").textContent = "Fair play · the seed is revealed"
@@ -457,7 +457,7 @@ addEventListener("keydown", (event) => {
   if (table?.live && !typing && !$("table").hidden) table.board.key(event)
 })
 
-// Decoration, and the way back in.
+// Decoration, and signing in again.
 
 $("heroart").append(bones.die(5), bones.die(5), bones.die(2))
 $("bonesart").append(bones.die(6, "pair"), bones.die(6, "pair"), bones.die(3))

@@ -1,4 +1,4 @@
-// Bones: throw your die into a column; equal dice multiply, and knock theirs out.
+// Bones: place your die in a column; equal dice multiply, and remove those of the opponent.
 import { h } from "./dom.js"
 import { Stream } from "./fair.js"
 
@@ -37,7 +37,7 @@ export class Table {
     if ("123".includes(event.key)) this.place(Number(event.key) - 1)
   }
 
-  // threaten shows which dice the one in hand would knock out.
+  // threaten shows which dice the current one would remove.
   threaten(column) {
     const n = this.mine && column !== null ? this.view.state.rolls.at(-1) : 0
     this.sides[0].columns.forEach((element, i) => {
@@ -101,7 +101,7 @@ export const outcome = (view) => {
   return { lines, coins: { won: pot / 2, lost: -pot / 2, drawn: 0 } }
 }
 
-// verify throws all dice again.
+// verify rolls all dice again.
 export async function verify(view) {
   const stream = await Stream.of(view.fairness.seed)
   const { first, rolls } = view.state

@@ -1,4 +1,4 @@
-// h makes an element: h("button.hot", { onclick }, "Play").
+// h creates an element: h("button.hot", { onclick }, "Play").
 export function h(tag, props = {}, ...children) {
   const [name, ...classes] = tag.split(".")
   const element = document.createElement(name || "div")
@@ -14,7 +14,7 @@ export function h(tag, props = {}, ...children) {
 
 export const $ = (id) => document.getElementById(id)
 
-// keepFocus renders again without taking the keyboard away from its place.
+// keepFocus renders again and keeps the keyboard focus.
 export function keepFocus(root, render) {
   const key = root.contains(document.activeElement) ? document.activeElement.dataset.key : null
   render()

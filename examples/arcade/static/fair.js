@@ -1,4 +1,4 @@
-// The random stream of a session, for anybody to run once the seed is revealed.
+// The random stream of a session, which anyone can recompute once the seed is revealed.
 // Block i is HMAC-SHA256(seed, "kit/rng/v1" || i as 8 bytes); word c is the top
 // 53 bits of the (c mod 4)th 64-bit integer of block c/4.
 const span = 2 ** 53
@@ -26,7 +26,7 @@ export class Stream {
 
   async next() { return (await this.word()) / span }
 
-  // int draws from least to most, both included; words of an incomplete last
+  // int draws from least to most, inclusive; words of an incomplete last
   // round are drawn again, so every number is equally likely.
   async int(least, most) {
     const n = most - least + 1, limit = span - (span % n)

@@ -55,7 +55,7 @@ const row = (file, id) => {
     try {
       const going = upload.run()
       draw()
-      if (!(await going)) return // it was paused
+      if (!(await going)) return // paused
     } catch (failure) {
       if (failure.status === 404) await forget(upload.id)
       error = failure.message
@@ -88,7 +88,7 @@ const add = (files) => {
 // remove deletes an item of media.
 const remove = (id) => kit.delete("/media/{id}", { path: { id } })
 
-// picture is what stands for an object: its placeholder, then its thumbnail.
+// picture represents an object: its placeholder, then its thumbnail.
 const picture = (object, media) => {
   const link = element("a", { target: "_blank", rel: "noopener", href: "#", textContent: object.path.split(".").pop().slice(0, 5) })
   link.setAttribute("aria-label", "Open " + object.path)
@@ -112,8 +112,7 @@ const developed = new Map()
 
 const pictures = (object) => /^(image\/(?!.*xml)|video\/)/.test(object.contentType)
 
-// develop has media look at an object that was uploaded, once, and waits until it
-// has.
+// develop passes an uploaded object to media, once, and waits for the result.
 const developing = new Map()
 const develop = (object) => {
   if (!developing.has(object.id)) developing.set(object.id, look(object).finally(() => developing.delete(object.id)))
@@ -130,7 +129,7 @@ const look = async (object) => {
   }
 }
 
-// alike says which others look like a picture.
+// alike shows which other pictures look similar.
 const alike = async (media, note) => {
   const { matches } = await kit.post("/media/duplicates", { id: media.id })
   if (!matches.length) return
@@ -163,7 +162,7 @@ const item = (object) => {
       shown.replaceWith(fresh)
       shown = fresh
       await alike(found, note)
-    }).catch(() => {}) // it stays without a thumbnail
+    }).catch(() => {}) // it remains without a thumbnail
   }
   return figure
 }
@@ -194,7 +193,7 @@ const refresh = async (from) => {
 
 const nobody = createClient({ credentials: { accessToken: "" } })
 
-// enter signs in, and anew when the token has ended.
+// enter signs in, and again when the token has expired.
 const enter = async (as) => {
   const renew = () => nobody.get("/__kit/dev-login", { query: { user: as } })
   kit = createClient({ credentials: { ...(await renew()), renew } })

@@ -1,4 +1,4 @@
-// A placeholder drawn from the BlurHash of a picture, before its thumbnail is there.
+// A placeholder drawn from the BlurHash of a picture, before its thumbnail has loaded.
 const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz#$%*+,-.:;=?@[]^_{|}~"
 const number = (text) => [...text].reduce((n, c) => n * 83 + digits.indexOf(c), 0)
 const linear = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4

@@ -1,6 +1,5 @@
-// Uploads that outlive the page. What is stored is asked of the server each time,
-// so nothing has to be remembered but the file and the object's id: IndexedDB
-// keeps both across a reload.
+// Uploads that outlive the page. The server is queried each time for what is stored, so only
+// the file and the object's id have to be kept: IndexedDB keeps both across a reload.
 const database = new Promise((resolve, reject) => {
   const open = indexedDB.open("gallery", 1)
   open.onupgradeneeded = () => open.result.createObjectStore("uploads", { keyPath: "id" })

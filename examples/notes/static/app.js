@@ -1,11 +1,11 @@
-// Notes, searched while one types.
+// Notes with a search as you type.
 import { createClient } from "/client/index.js"
 
 const $ = (id) => document.getElementById(id)
 const colours = ["amber", "blue", "green", "rose"]
 const index = { index: "notes" }
 let kit = null // as the user who signed in
-let colour = null // of the search; null is any
+let colour = null // of the search; null means any
 let asked = 0 // searches so far: the response to an old one is not shown
 
 function h(tag, props = {}, ...children) {
@@ -14,7 +14,7 @@ function h(tag, props = {}, ...children) {
   return element
 }
 
-// enterAs makes a client of a user, and signs in anew when the token has ended.
+// enterAs creates a client for a user, and signs in again when the token has expired.
 const nobody = createClient({ credentials: { accessToken: "" } })
 async function enterAs(user) {
   const renew = () => nobody.get("/__kit/dev-login", { query: { user } })
@@ -52,12 +52,12 @@ const search = attempt(async () => {
   $("notes").dataset.query = text
 })
 
-// find asks for the nearest notes. What shares no word with the query and is
-// nearly as far as can be is nearest only because nothing else is there.
+// find searches for the nearest notes. A note that shares no word with the query and is at
+// almost the maximum distance is only nearest because there is no other.
 async function find(text) {
   const mode = document.querySelector("[name=mode]:checked").value
   const filter = colour ? { colour } : undefined
-  // The last word may go on, so the space after it is kept.
+  // The last word may be incomplete, so a space after it is kept.
   const query = { text: $("query").value.trimStart(), mode, filter, topK: 8, include: ["text", "metadata"] }
   const result = await kit.post("/vector/{index}/query", query, { path: index })
   const near = (note) => note.distance === null || note.distance < 0.9 || marked(note.text, text).some((part) => typeof part !== "string")
@@ -83,7 +83,7 @@ function card(note, query) {
   return item
 }
 
-// marked returns a text with the words of the query marked where they begin.
+// marked returns a text with the beginnings of the words of the query marked.
 function marked(text, query) {
   const words = new Set(query.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])
   if (words.size === 0) return [text]

@@ -1,5 +1,5 @@
-// The page of the quickstart: how an application's own sign-in may look. It
-// talks to /auth by the typed client, with cookies.
+// The page of the quickstart: an example of an application's own sign-in. It calls
+// /auth with the typed client and cookies.
 import { createClient } from "/client/index.js"
 import { svg } from "./qr.js"
 
@@ -35,21 +35,21 @@ function element(tag, className, ...children) {
 	return node
 }
 
-// row is a line of a list: a name, a smaller line and a button.
+// row returns a line of a list: a name, a smaller line and a button.
 function row(name, detail, label, act, ...badges) {
 	const button = element("button", "small", label)
 	button.onclick = () => busy(button, act)
 	return element("li", "row", element("div", "grow", element("b", "", name), " ", ...badges, element("small", "", detail)), button)
 }
 
-// busy runs an action of a button and shows what went wrong.
+// busy runs the action of a button and shows its error.
 async function busy(button, act, error = one(".error", button.closest(".card")) ?? one("#account-error")) {
 	button.disabled = true
 	error.textContent = ""
 	try {
 		await act()
 	} catch (failure) {
-		if (failure.name === "NotAllowedError") return // the user has cancelled
+		if (failure.name === "NotAllowedError") return // the user has canceled
 		const wait = failure.status === 429 && failure.retryAfterMs
 		error.textContent = wait ? `Too many tries. Wait ${wait / 1000} s.` : failure.message
 	} finally {
@@ -65,7 +65,7 @@ function ago(time) {
 	return "just now"
 }
 
-// browserName makes a few words of a User-Agent.
+// browserName returns a short description of a User-Agent.
 function browserName(agent) {
 	const find = (names) => names.find(([pattern]) => pattern.test(agent))?.[1]
 	const browser = find([[/Edg\//, "Edge"], [/Firefox\//, "Firefox"], [/OPR\//, "Opera"], [/Chrome\//, "Chrome"], [/Safari\//, "Safari"], [/curl\//, "curl"]])
@@ -77,7 +77,7 @@ function browserName(agent) {
 
 let user = null
 
-// enter goes on after a sign-in, or asks for the second factor.
+// enter continues after a sign-in, or shows the form of the second factor.
 async function enter(result) {
 	if (result?.twoFactorRedirect) return askSecond(result.twoFactorMethods)
 	await refresh()
@@ -179,7 +179,7 @@ async function listDevices() {
 	)))
 }
 
-// What the forms and buttons do.
+// The actions of the forms and buttons.
 
 const forms = {
 	password: async (data) => enter(await post("/sign-in/email", data)),
@@ -266,11 +266,11 @@ for (const button of all("[data-act]")) button.addEventListener("click", () => {
 })
 for (const button of all("[data-show]")) button.addEventListener("click", () => show(button.dataset.show))
 
-// Browsers keep passkeys from pages that are not on https or localhost.
+// Browsers allow passkeys only on https and localhost.
 if (!window.PublicKeyCredential?.parseRequestOptionsFromJSON)
 	for (const button of all('[data-act="passkey"], [data-act="addpasskey"]')) button.hidden = true
 
-// Where links of mails and other pages lead back to.
+// The pages that links in mails and other pages return to.
 
 const query = new URLSearchParams(location.search)
 history.replaceState(null, "", "/")

@@ -72,7 +72,7 @@ function dataWords(version, bytes) {
 	return words
 }
 
-// interleave cuts the words into blocks, adds the correction of each, and takes
+// interleave splits the words into blocks, adds the correction of each, and takes
 // one word of each in turn.
 function interleave(version, words) {
 	const count = BLOCKS[version - 1], degree = CORRECTION[version - 1]
@@ -181,8 +181,8 @@ function fill(rows, size, words, mask) {
 	}
 }
 
-// unevenness counts what is hard to scan: long runs, squares and too much of one
-// colour.
+// unevenness counts patterns that are hard to scan: long runs, squares and too much of one
+// color.
 function unevenness(rows) {
 	const size = rows.length
 	let penalty = 0, dark = 0

@@ -3,7 +3,7 @@ import { createClient } from "@kitbackend/client"
 const kit = createClient({ baseUrl: document.querySelector("meta[name=api]").content })
 const $ = (selector) => document.querySelector(selector)
 
-// attempt shows what is refused.
+// attempt shows a refusal.
 const attempt = (f) => async (event) => {
   event?.preventDefault()
   $("#trouble").textContent = ""
