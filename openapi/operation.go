@@ -63,13 +63,13 @@ func describe(r capability.Route) string {
 		notes = append(notes, note+".")
 	}
 	if r.Guard.Strategy() == capability.StrategySignedWebhook {
-		notes = append(notes, "The sender proves itself over the exact bytes of the body.")
+		notes = append(notes, "The sender signs the exact bytes of the body.")
 	}
 	if strings.HasSuffix(r.Path, "*") {
-		notes = append(notes, "The last parameter is the rest of the path and may hold slashes.")
+		notes = append(notes, "The last parameter is the rest of the path and may contain slashes.")
 	}
 	if r.Handle.IsSocket() {
-		notes = append(notes, "This is a WebSocket upgrade; a page may give its access token as the subprotocol kit.bearer.TOKEN.")
+		notes = append(notes, "This is a WebSocket upgrade; a page may send its access token as the subprotocol kit.bearer.TOKEN.")
 	}
 	return strings.Join(notes, " ")
 }
@@ -120,9 +120,9 @@ func needsCSRF(r capability.Route) bool {
 func schemes(cookie string) map[string]*scheme {
 	return map[string]*scheme{
 		"bearer":       {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A user's access token."},
-		"controlPlane": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A machine credential that is good for one call, with exactly the scope of the route."},
+		"controlPlane": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A machine credential that is valid for one call, with exactly the scope of the route."},
 		"session":      {Type: "apiKey", In: "cookie", Name: cmp.Or(cookie, "kit_session"), Description: "A user's session in a browser."},
-		"csrf":         {Type: "apiKey", In: "header", Name: "X-CSRF-Token", Description: "Proves that a request with the session's cookie comes from the application's own page."},
+		"csrf":         {Type: "apiKey", In: "header", Name: "X-CSRF-Token", Description: "Proves that a request with the session cookie comes from the application's own page."},
 		"signature":    {Type: "apiKey", In: "header", Name: "Kit-Signature", Description: "The sender's proof, t=SECONDS,v1=HEX, over the time and the exact bytes of the body."},
 	}
 }
@@ -130,7 +130,7 @@ func schemes(cookie string) map[string]*scheme {
 func responseHeaders() map[string]*header {
 	return map[string]*header{
 		"Retry-After":          {"When to try again, in seconds.", &jsonschema.Schema{Type: "integer"}},
-		"Idempotency-Replayed": {"The response was kept from the first request with this key.", &jsonschema.Schema{Type: "string", Enum: []any{"true"}}},
+		"Idempotency-Replayed": {"The response is that of the first request with this key.", &jsonschema.Schema{Type: "string", Enum: []any{"true"}}},
 	}
 }
 
@@ -246,7 +246,7 @@ func (b *builder) success(op *operation, r capability.Route) error {
 			Description: "A response, or a refusal: its code and message are members of the body and of its error.",
 			Content:     map[string]*media{jsonType: {Schema: anything()}}}
 		if r.Handle.ShowsPages() {
-			op.Responses["302"] = &response{Description: "A browser is sent to the page that was named for it."}
+			op.Responses["302"] = &response{Description: "A browser is redirected to the page given in the request."}
 			op.Responses["default"].Content[htmlType] = &media{Schema: &jsonschema.Schema{Type: "string"}}
 		}
 		return nil

@@ -169,9 +169,9 @@ func refusalBody() *jsonschema.Schema {
 		Properties: map[string]*jsonschema.Schema{"error": {
 			Type: "object", Required: []string{"code", "message", "requestId"},
 			Properties: map[string]*jsonschema.Schema{
-				"code":      {Type: "string", Description: "What clients decide by, of the form domain/reason."},
+				"code":      {Type: "string", Description: "The code that clients decide by, of the form domain/reason."},
 				"message":   {Type: "string", Description: "A sentence for people."},
-				"requestId": {Type: "string", Description: "Names the request in the log."},
+				"requestId": {Type: "string", Description: "The id of the request in the log."},
 				"details":   anything(),
 			},
 			PropertyOrder: []string{"code", "message", "requestId", "details"},

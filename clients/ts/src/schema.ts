@@ -95,7 +95,7 @@ export interface paths {
         put?: never;
         /**
          * Enqueue a durable job
-         * @description The sender proves itself over the exact bytes of the body.
+         * @description The sender signs the exact bytes of the body.
          */
         post: operations["postKitWorkflowsByBinding"];
         delete?: never;
@@ -2262,7 +2262,7 @@ export interface paths {
         };
         /**
          * A WebSocket that is told of matches, invites and friends
-         * @description This is a WebSocket upgrade; a page may give its access token as the subprotocol kit.bearer.TOKEN.
+         * @description This is a WebSocket upgrade; a page may send its access token as the subprotocol kit.bearer.TOKEN.
          */
         get: operations["getMatchmakingPresence"];
         put?: never;
@@ -2488,7 +2488,7 @@ export interface paths {
         };
         /**
          * Play over a WebSocket
-         * @description This is a WebSocket upgrade; a page may give its access token as the subprotocol kit.bearer.TOKEN.
+         * @description This is a WebSocket upgrade; a page may send its access token as the subprotocol kit.bearer.TOKEN.
          */
         get: operations["getMultiplayerSessionsByIdSocket"];
         put?: never;
@@ -2766,7 +2766,7 @@ export interface paths {
         put?: never;
         /**
          * Events of the rail android_store
-         * @description The sender proves itself over the exact bytes of the body.
+         * @description The sender signs the exact bytes of the body.
          */
         post: operations["postPaymentsWebhooksAndroidStore"];
         delete?: never;
@@ -2786,7 +2786,7 @@ export interface paths {
         put?: never;
         /**
          * Events of the rail card_processor
-         * @description The sender proves itself over the exact bytes of the body.
+         * @description The sender signs the exact bytes of the body.
          */
         post: operations["postPaymentsWebhooksCardProcessor"];
         delete?: never;
@@ -2806,7 +2806,7 @@ export interface paths {
         put?: never;
         /**
          * Events of the rail ios_store
-         * @description The sender proves itself over the exact bytes of the body.
+         * @description The sender signs the exact bytes of the body.
          */
         post: operations["postPaymentsWebhooksIosStore"];
         delete?: never;
@@ -2826,7 +2826,7 @@ export interface paths {
         put?: never;
         /**
          * Events of the rail merchant_a
-         * @description The sender proves itself over the exact bytes of the body.
+         * @description The sender signs the exact bytes of the body.
          */
         post: operations["postPaymentsWebhooksMerchantA"];
         delete?: never;
@@ -2846,7 +2846,7 @@ export interface paths {
         put?: never;
         /**
          * Events of the rail merchant_b
-         * @description The sender proves itself over the exact bytes of the body.
+         * @description The sender signs the exact bytes of the body.
          */
         post: operations["postPaymentsWebhooksMerchantB"];
         delete?: never;
@@ -4654,11 +4654,11 @@ export interface components {
         };
         Refusal: {
             error: {
-                /** @description What clients decide by, of the form domain/reason. */
+                /** @description The code that clients decide by, of the form domain/reason. */
                 code: string;
                 /** @description A sentence for people. */
                 message: string;
-                /** @description Names the request in the log. */
+                /** @description The id of the request in the log. */
                 requestId: string;
                 /** @description Any JSON value. */
                 details?: unknown;
@@ -7504,7 +7504,7 @@ export interface components {
     parameters: never;
     requestBodies: never;
     headers: {
-        /** @description The response was kept from the first request with this key. */
+        /** @description The response is that of the first request with this key. */
         "Idempotency-Replayed": "true";
         /** @description When to try again, in seconds. */
         "Retry-After": number;
@@ -8213,7 +8213,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A browser is sent to the page that was named for it. */
+            /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -8247,7 +8247,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A browser is sent to the page that was named for it. */
+            /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -8347,7 +8347,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A browser is sent to the page that was named for it. */
+            /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -8379,7 +8379,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A browser is sent to the page that was named for it. */
+            /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -8640,7 +8640,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A browser is sent to the page that was named for it. */
+            /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -8844,7 +8844,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A browser is sent to the page that was named for it. */
+            /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -8876,7 +8876,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A browser is sent to the page that was named for it. */
+            /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -9178,7 +9178,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A browser is sent to the page that was named for it. */
+            /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -9756,7 +9756,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A browser is sent to the page that was named for it. */
+            /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -9788,7 +9788,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A browser is sent to the page that was named for it. */
+            /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
                     [name: string]: unknown;
