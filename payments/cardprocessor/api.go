@@ -179,7 +179,7 @@ func (r *rail) charge(ctx context.Context, a payments.Access, id, paymentIntent 
 	if id == "" || paymentIntent == "" {
 		return nil, nil
 	}
-	owner, chargeID, err := r.owner(ctx, a, paymentIntent)
+	owner, chargeID, all, err := r.owner(ctx, a, paymentIntent)
 	if err != nil || owner == "" {
 		return nil, err
 	}
@@ -197,14 +197,15 @@ func (r *rail) charge(ctx context.Context, a payments.Access, id, paymentIntent 
 	} else if o, err = r.subscriptionAt(ctx, a, owner, version); err != nil {
 		return nil, err
 	}
-	if o.Refunds, err = r.refunds(ctx, a, id, chargeID); err != nil {
+	if o.Refunds, err = r.refunds(ctx, a, id, chargeID, all); err != nil {
 		return nil, err
 	}
 	return []payments.Observation{o}, nil
 }
 
-// refunds fetches a charge with its disputes; chargeID is its id in payments.
-func (r *rail) refunds(ctx context.Context, a payments.Access, id, chargeID string) ([]payments.Refund, error) {
+// refunds fetches a charge with its disputes; chargeID is its id in payments, and all the amount of
+// the invoice that it paid for, 0 for none.
+func (r *rail) refunds(ctx context.Context, a payments.Access, id, chargeID string, all int64) ([]payments.Refund, error) {
 	var c charge
 	found, err := r.get(ctx, a, "/v1/charges/"+outbound.Segment(id), nil, &c)
 	if err != nil {
@@ -219,12 +220,12 @@ func (r *rail) refunds(ctx context.Context, a payments.Access, id, chargeID stri
 	if _, err := r.get(ctx, a, "/v1/disputes", url.Values{"charge": {id}, "limit": {"10"}}, &disputes); err != nil {
 		return nil, err
 	}
-	return refunds(chargeID, c, disputes.Data), nil
+	return refunds(chargeID, max(all, c.Amount), c, disputes.Data), nil
 }
 
 // owner finds the subscription or session that a payment was for, and the id of the charge there:
-// its invoice, or the payment itself.
-func (r *rail) owner(ctx context.Context, a payments.Access, paymentIntent string) (transactionID, chargeID string, err error) {
+// its invoice, with the amount of that, or the payment itself.
+func (r *rail) owner(ctx context.Context, a payments.Access, paymentIntent string) (transactionID, chargeID string, all int64, err error) {
 	var paid struct {
 		Data []struct {
 			Invoice reference `json:"invoice"`
@@ -232,27 +233,27 @@ func (r *rail) owner(ctx context.Context, a payments.Access, paymentIntent strin
 	}
 	query := url.Values{"payment[type]": {"payment_intent"}, "payment[payment_intent]": {paymentIntent}, "limit": {"1"}}
 	if _, err := r.get(ctx, a, "/v1/invoice_payments", query, &paid); err != nil {
-		return "", "", err
+		return "", "", 0, err
 	}
 	if len(paid.Data) > 0 && paid.Data[0].Invoice != "" {
 		var in invoice
 		if _, err := r.get(ctx, a, "/v1/invoices/"+outbound.Segment(string(paid.Data[0].Invoice)), nil, &in); err != nil {
-			return "", "", err
+			return "", "", 0, err
 		}
 		id := in.Parent.Details.Subscription
 		if id == "" {
 			id = in.Subscription
 		}
-		return string(id), in.ID, nil
+		return string(id), in.ID, in.total(), nil
 	}
 	var sessions struct {
 		Data []session `json:"data"`
 	}
 	query = url.Values{"payment_intent": {paymentIntent}, "limit": {"1"}}
 	if _, err := r.get(ctx, a, "/v1/checkout/sessions", query, &sessions); err != nil || len(sessions.Data) == 0 {
-		return "", "", err
+		return "", "", 0, err
 	}
-	return sessions.Data[0].ID, paymentIntent, nil
+	return sessions.Data[0].ID, paymentIntent, 0, nil
 }
 
 // ofCustomer fetches the newest subscriptions and paid sessions of a customer.

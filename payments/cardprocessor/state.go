@@ -156,6 +156,14 @@ type dispute struct {
 	} `json:"balance_transactions"`
 }
 
+// total is what was paid by an invoice, or is to be.
+func (in invoice) total() int64 {
+	if in.Status == "paid" {
+		return in.AmountPaid
+	}
+	return in.AmountDue
+}
+
 func seconds(s int64) payments.Instant { return payments.Instant(s * 1000) }
 
 // proration reports whether an invoice is over a change within a period. One that
@@ -313,16 +321,21 @@ func sessionCharges(s session) []payments.Charge {
 }
 
 // refunds returns the refunds of a charge: their sum, and each dispute by its effect on the
-// balance.
-func refunds(chargeID string, c charge, disputes []dispute) []payments.Refund {
-	list := []payments.Refund{{
+// balance. all is the amount of what the charge paid for, which is more than the charge itself where
+// an invoice was paid by several.
+func refunds(chargeID string, all int64, c charge, disputes []dispute) []payments.Refund {
+	sum := payments.Refund{
 		ID: "refunds", ChargeID: chargeID, AmountMinor: c.AmountRefunded,
-		Full: c.Refunded && c.AmountRefunded >= c.Amount, Reversed: c.AmountRefunded == 0,
-	}}
+		Full: c.Refunded && c.AmountRefunded >= all, Reversed: c.AmountRefunded == 0,
+	}
+	if c.Amount < all {
+		sum.ID += ":" + c.ID
+	}
+	list := []payments.Refund{sum}
 	for _, d := range disputes {
 		r := payments.Refund{
 			ID: d.ID, ChargeID: chargeID, At: seconds(d.Created), AmountMinor: d.Amount,
-			Full: d.Amount >= c.Amount, Chargeback: true, Reversed: !withdrawn(d),
+			Full: d.Amount >= all, Chargeback: true, Reversed: !withdrawn(d),
 		}
 		list = append(list, r)
 	}

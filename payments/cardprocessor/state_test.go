@@ -180,7 +180,7 @@ func TestMappingOfRefundsAndDisputes(t *testing.T) {
 			o := payments.Observation{
 				TransactionID: "sub_1", Version: 1, Lifecycle: &payments.Lifecycle{State: payments.StateActive, WillRenew: true, AccessUntil: end * 1000},
 				Charges: []payments.Charge{{ID: "in_1", At: start * 1000, AmountMinor: 999, Settled: true}},
-				Refunds: refunds("in_1", decode[charge](t, c.charge), disputes),
+				Refunds: refunds("in_1", 999, decode[charge](t, c.charge), disputes),
 			}
 			if p := project(payments.KindSubscription, start+5, o); p.Status != c.want {
 				t.Errorf("%s, want %s", p.Status, c.want)
@@ -191,5 +191,35 @@ func TestMappingOfRefundsAndDisputes(t *testing.T) {
 				t.Errorf("of an older invoice: %s, want active", p.Status)
 			}
 		})
+	}
+}
+
+// An invoice that several payments paid has the refunds of each, and is refunded once all
+// of them are, in any order.
+func TestRefundsOfAnInvoicePaidBySeveral(t *testing.T) {
+	active := payments.Observation{
+		TransactionID: "sub_1", Version: 1, Lifecycle: &payments.Lifecycle{State: payments.StateActive, WillRenew: true, AccessUntil: end * 1000},
+		Charges: []payments.Charge{{ID: "in_1", At: start * 1000, AmountMinor: 999, Settled: true}},
+	}
+	of := func(version int64, id string, amount, refunded int64) payments.Observation {
+		c := charge{ID: id, Amount: amount, AmountRefunded: refunded, Refunded: refunded == amount}
+		return payments.Observation{TransactionID: "sub_1", Version: version, Refunds: refunds("in_1", 999, c, nil)}
+	}
+	for name, c := range map[string]struct {
+		list []payments.Observation
+		want payments.Status
+	}{
+		"one of two":           {[]payments.Observation{of(2, "ch_1", 600, 600)}, payments.StatusActive},
+		"both":                 {[]payments.Observation{of(2, "ch_1", 600, 600), of(3, "ch_2", 399, 399)}, payments.StatusRefunded},
+		"both, the other way":  {[]payments.Observation{of(2, "ch_2", 399, 399), of(3, "ch_1", 600, 600)}, payments.StatusRefunded},
+		"one, nothing of both": {[]payments.Observation{of(2, "ch_1", 600, 600), of(3, "ch_2", 399, 0)}, payments.StatusActive},
+		"one that failed":      {[]payments.Observation{of(2, "ch_1", 600, 600), of(3, "ch_2", 399, 399), of(4, "ch_1", 600, 0)}, payments.StatusActive},
+	} {
+		if p := project(payments.KindSubscription, start+5, append([]payments.Observation{active}, c.list...)...); p.Status != c.want {
+			t.Errorf("%s: %s, want %s", name, p.Status, c.want)
+		}
+	}
+	if all := refunds("in_1", 999, charge{ID: "ch_1", Amount: 999, AmountRefunded: 999, Refunded: true}, nil); all[0].ID != "refunds" || !all[0].Full {
+		t.Errorf("the only payment: %+v", all[0])
 	}
 }

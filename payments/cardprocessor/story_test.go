@@ -1,8 +1,10 @@
 package cardprocessor_test
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -233,4 +235,27 @@ func TestSessionThatExpired(t *testing.T) {
 	if _, err := rail.Redeem(t.Context(), book.Access, payments.Submission{SessionID: "cs_1"}); !errors.Is(err, payments.ErrInvalidReceipt) {
 		t.Errorf("got %v, want payments/invalid_receipt", err)
 	}
+}
+
+// TestRefundOfOneOfSeveralPayments: an invoice is not refunded with one of the payments
+// that it was paid by.
+func TestRefundOfOneOfSeveralPayments(t *testing.T) {
+	clock, store, _, _ := world(t)
+	rail := cardprocessor.New(cardprocessor.Options{HTTP: script.Client(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/v1/invoices") {
+			store.ServeHTTP(w, r)
+			return
+		}
+		said := httptest.NewRecorder()
+		store.ServeHTTP(said, r)
+		_, _ = w.Write(bytes.ReplaceAll(said.Body.Bytes(), []byte(`"amount_paid":999`), []byte(`"amount_paid":1500`)))
+	}))})
+	book := railtest.NewBook(t, railtest.Fixture{Rail: rail, Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}, clock)
+	id, out := store.Subscribe(pro)
+	book.Deliver(out)
+	observed := book.Deliver(store.Refund(id, 0))
+	if r := observed[0].Refunds[0]; r.Full || r.AmountMinor != 999 || !strings.HasPrefix(r.ID, "refunds:ch_") {
+		t.Errorf("%+v", r)
+	}
+	book.Want(id, sub, payments.StatusActive)
 }
