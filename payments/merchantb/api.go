@@ -233,12 +233,10 @@ func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.Check
 }
 
 func (r *rail) portal(ctx context.Context, a payments.Access, p payments.PortalRequest) (payments.Portal, error) {
-	body := map[string]string{"return_url": p.Return}
-	if p.CustomerID != "" {
-		body["customer_id"] = p.CustomerID
-	} else {
-		body["external_customer_id"] = p.AccountToken
+	if p.CustomerID == "" {
+		return payments.Portal{}, payments.ErrCustomerNotFound
 	}
+	body := map[string]string{"return_url": p.Return, "customer_id": p.CustomerID}
 	var made struct {
 		URL string `json:"customer_portal_url"`
 	}

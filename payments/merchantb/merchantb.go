@@ -4,6 +4,12 @@
 // Deliveries carry the whole object, whose time of change orders them. The name of an event is used
 // only to know which object it carries. The merchant of record may refund on its own: for a refund
 // its order is fetched.
+//
+// A checkout puts the account token into its metadata, which its order and subscription have as
+// well; that alone names who bought. The external id of a checkout becomes that of the customer
+// only if the address that the payer types is new: a customer found by its address keeps the
+// external id of whoever typed it first. So the external id of a customer names nobody, and opens
+// no portal.
 package merchantb
 
 import (

@@ -13,11 +13,6 @@ type metadata struct {
 	Account string `json:"kit_account"`
 }
 
-type customer struct {
-	ID         string `json:"id"`
-	ExternalID string `json:"external_id"`
-}
-
 type subscription struct {
 	ID                string     `json:"id"`
 	Status            string     `json:"status"`
@@ -40,7 +35,6 @@ type subscription struct {
 	ProductID         string     `json:"product_id"`
 	DiscountID        string     `json:"discount_id"`
 	Metadata          metadata   `json:"metadata"`
-	Customer          customer   `json:"customer"`
 	PendingUpdate     *struct {
 		AppliesAt stamp.Time `json:"applies_at"`
 		ProductID string     `json:"product_id"`
@@ -63,7 +57,6 @@ type order struct {
 	ProductID      string     `json:"product_id"`
 	CheckoutID     string     `json:"checkout_id"`
 	Metadata       metadata   `json:"metadata"`
-	Customer       customer   `json:"customer"`
 	Items          []struct {
 		Proration bool `json:"proration"`
 	} `json:"items"`
@@ -135,7 +128,7 @@ func lifecycle(s subscription) *payments.Lifecycle {
 func fromSubscription(s subscription, said stamp.Time) payments.Observation {
 	o := payments.Observation{
 		Rail: ID, TransactionID: s.ID, Version: stamp.Version(s.ModifiedAt, said, s.CreatedAt),
-		AccountToken: cmp.Or(s.Metadata.Account, s.Customer.ExternalID), CustomerID: s.CustomerID, Lifecycle: lifecycle(s),
+		AccountToken: s.Metadata.Account, CustomerID: s.CustomerID, Lifecycle: lifecycle(s),
 	}
 	o.Price = current(s)
 	return o
@@ -168,7 +161,7 @@ func (o order) proration() bool {
 func fromOrder(o order, said stamp.Time) []payments.Observation {
 	result := payments.Observation{
 		Rail: ID, TransactionID: o.ID, Version: stamp.Version(o.ModifiedAt, said, o.CreatedAt),
-		AccountToken: cmp.Or(o.Metadata.Account, o.Customer.ExternalID), CustomerID: o.CustomerID,
+		AccountToken: o.Metadata.Account, CustomerID: o.CustomerID,
 	}
 	if o.settled() {
 		// An order over 0 without a discount is a trial.

@@ -135,6 +135,22 @@ func TestProrationIsNoPeriod(t *testing.T) {
 	}
 }
 
+// The external id of a customer is that of whoever typed the address first, so it does not
+// say who bought.
+func TestExternalIDOfACustomerNamesNobody(t *testing.T) {
+	const customer = `"customer_id":"c","customer":{"id":"c","external_id":"mallory"},"metadata":`
+	for metadata, want := range map[string]string{`{}`: "", `{"kit_account":"ada"}`: "ada"} {
+		s := fromSubscription(decode[subscription](t, `{"id":"sub","status":"active",`+customer+metadata+`}`), stamp.Time{})
+		renewal := fromOrder(decode[order](t, `{"id":"order","status":"paid","subscription_id":"sub",`+customer+metadata+`}`), stamp.Time{})[0]
+		single := fromOrder(decode[order](t, `{"id":"order","status":"paid",`+customer+metadata+`}`), stamp.Time{})[0]
+		for _, o := range []payments.Observation{s, renewal, single} {
+			if o.AccountToken != want || o.CustomerID != "c" {
+				t.Errorf("with metadata %s: %q bought as %q, want %q", metadata, o.AccountToken, o.CustomerID, want)
+			}
+		}
+	}
+}
+
 func TestMappingOfRefunds(t *testing.T) {
 	for name, c := range map[string]struct {
 		order, refund string

@@ -152,6 +152,9 @@ func TestCheckout(t *testing.T) {
 	if _, err := rail.Redeem(t.Context(), book.Access, payments.Submission{SessionID: open.SessionID}); !errors.Is(err, payments.ErrPurchasePending) {
 		t.Errorf("an open checkout: got %v, want payments/purchase_pending", err)
 	}
+	if _, err := rail.Portal(t.Context(), book.Access, payments.PortalRequest{AccountToken: "account"}); !errors.Is(err, payments.ErrCustomerNotFound) {
+		t.Errorf("a portal by the external id: got %v, want payments/customer_not_found", err)
+	}
 	if _, err := rail.Portal(t.Context(), book.Access, payments.PortalRequest{AccountToken: "stranger"}); !errors.Is(err, payments.ErrCustomerNotFound) {
 		t.Errorf("a stranger's portal: got %v, want payments/customer_not_found", err)
 	}
