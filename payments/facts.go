@@ -144,13 +144,14 @@ func (f Facts) replaced(by string) Facts {
 	return f
 }
 
-// arrived reports whether money ever arrived by this charge, which a refund implies.
+// arrived reports whether money ever arrived by this charge, which a refund implies and a credit
+// does not.
 func (c ChargeFacts) arrived() bool {
 	if c.Charge.Value != nil && c.Charge.Value.Settled && !c.Charge.Value.Trial {
 		return true
 	}
 	for _, r := range c.Refunds {
-		if !r.Value.Reversed {
+		if !r.Value.Reversed && !r.Value.Credit {
 			return true
 		}
 	}

@@ -193,6 +193,8 @@ type Refund struct {
 	Full        bool  `json:"full,omitempty"`
 	// Chargeback says that the payer's bank took it.
 	Chargeback bool `json:"chargeback,omitempty"`
+	// Credit says that less was to be paid, so that it does not imply that any money arrived.
+	Credit bool `json:"credit,omitempty"`
 	// Reversed says that the money came back, or the refund failed.
 	Reversed bool `json:"reversed,omitempty"`
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,8 @@ const (
 	maxTransactions = 30
 	maxOfCustomer   = 20
 	maxEvents       = 200
+	// maxAdjustments bounds what is read of the adjustments of a purchase, to a page.
+	maxAdjustments = 50
 )
 
 // get reads the data of a response; found is false when there is none.
@@ -113,6 +116,16 @@ func (r *rail) transaction(ctx context.Context, a payments.Access, id string) ([
 // purchase.
 func (r *rail) ofAdjustment(ctx context.Context, a payments.Access, j adjustment) ([]payments.Observation, error) {
 	back, ok := refund(j)
+	if j.credits() {
+		list, err := r.listAdjustments(ctx, a, "transaction_id", j.TransactionID)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(list, func(listed adjustment) bool { return listed.ID == j.ID }) {
+			list = append(list, j) // it is not listed yet
+		}
+		back, ok = credit(j.TransactionID, list)
+	}
 	if !ok {
 		return nil, nil
 	}
@@ -124,15 +137,27 @@ func (r *rail) ofAdjustment(ctx context.Context, a payments.Access, j adjustment
 	return observations, nil
 }
 
-// adjustments fetches the adjustments of a transaction or subscription.
+func (r *rail) listAdjustments(ctx context.Context, a payments.Access, by, id string) (list []adjustment, err error) {
+	_, err = r.get(ctx, a, "/adjustments", url.Values{by: {id}, "per_page": {strconv.Itoa(maxAdjustments)}}, &list)
+	return list, err
+}
+
+// adjustments fetches the refunds of a transaction or subscription. Credits are left out of a list
+// that may not have all of them.
 func (r *rail) adjustments(ctx context.Context, a payments.Access, by, id string) ([]payments.Refund, error) {
-	var found []adjustment
-	if _, err := r.get(ctx, a, "/adjustments", url.Values{by: {id}, "per_page": {strconv.Itoa(maxTransactions)}}, &found); err != nil {
+	found, err := r.listAdjustments(ctx, a, by, id)
+	if err != nil {
 		return nil, err
 	}
 	var list []payments.Refund
+	summed := make(map[string]bool)
 	for _, j := range found {
-		if back, ok := refund(j); ok {
+		back, ok := refund(j)
+		if j.credits() && !summed[j.TransactionID] && len(found) < maxAdjustments {
+			summed[j.TransactionID] = true
+			back, ok = credit(j.TransactionID, found)
+		}
+		if ok {
 			list = append(list, back)
 		}
 	}

@@ -305,8 +305,8 @@ func fromSubscription(s subscription, p paid) payments.Observation {
 	}
 }
 
-// refund maps an adjustment; ok is false for one that has not moved money. A chargeback and its
-// reversal are separate adjustments, so they are given one id, as are credits.
+// refund maps an adjustment; ok is false for one that has not moved money, and for a credit. A
+// chargeback and its reversal are separate adjustments, so they are given one id.
 func refund(j adjustment) (r payments.Refund, ok bool) {
 	r = payments.Refund{
 		ID: j.ID, ChargeID: j.TransactionID, Version: stamp.Version(j.UpdatedAt, j.CreatedAt), At: j.CreatedAt.Instant(),
@@ -315,8 +315,6 @@ func refund(j adjustment) (r payments.Refund, ok bool) {
 	switch j.Action {
 	case "refund":
 		r.Reversed = j.Status == "reversed" || j.Status == "rejected"
-	case "credit", "credit_reverse":
-		r.ID, r.Full, r.Reversed = "credit", false, j.Action == "credit_reverse" || j.Status == "reversed"
 	case "chargeback", "chargeback_reverse":
 		r.ID, r.Chargeback, r.Full = "chargeback", true, j.Type == "full"
 		r.Reversed = j.Action == "chargeback_reverse" || j.Status == "reversed"
@@ -324,6 +322,36 @@ func refund(j adjustment) (r payments.Refund, ok bool) {
 		return payments.Refund{}, false
 	}
 	return r, j.Status != "pending_approval"
+}
+
+// credits reports whether an adjustment gives or takes back a credit.
+func (j adjustment) credits() bool { return j.Action == "credit" || j.Action == "credit_reverse" }
+
+// credit returns the sum of the credits of a transaction, less what was taken back of them: an
+// adjustment that takes a credit back does not name it. ok is false if there are none.
+func credit(transactionID string, list []adjustment) (r payments.Refund, ok bool) {
+	var given, marked, taken int64
+	r = payments.Refund{ID: "credit", ChargeID: transactionID, Credit: true}
+	for _, j := range list {
+		if j.TransactionID != transactionID || !j.credits() || j.Status == "pending_approval" || j.Status == "rejected" {
+			continue
+		}
+		total := amount(j.Totals.Total)
+		switch {
+		case j.Action == "credit_reverse":
+			taken += total
+		case j.Status == "reversed":
+			marked += total
+			fallthrough
+		default:
+			given += total
+		}
+		r.Version, r.At = max(r.Version, stamp.Version(j.UpdatedAt, j.CreatedAt)), max(r.At, j.CreatedAt.Instant())
+	}
+	// A credit that was taken back is marked so, has an adjustment that does it, or both.
+	r.AmountMinor = max(given-max(marked, taken), 0)
+	r.Reversed = r.AmountMinor == 0
+	return r, r.Version > 0
 }
 
 // current returns the price of a subscription's items, before discounts.

@@ -157,10 +157,15 @@ func TestMappingOfAdjustments(t *testing.T) {
 				TransactionID: "sub_1", Version: 1, Lifecycle: &payments.Lifecycle{State: payments.StateActive, WillRenew: true, AccessUntil: instant("2027-01-01T00:00:00Z")},
 				Charges: []payments.Charge{{ID: "txn_1", At: 1, AmountMinor: 999, Settled: true}},
 			}}
+			var all []adjustment
 			for i, e := range c.entries {
 				j := adjustment{ID: "adj_" + string(rune('1'+i)), Action: e.action, Type: e.kind, Status: e.status, TransactionID: "txn_1", Totals: totals{Total: "500"}}
 				j.UpdatedAt.Time = time.Unix(int64(1000+i), 0)
-				if back, ok := refund(j); ok {
+				back, ok := refund(j)
+				if all = append(all, j); j.credits() {
+					back, ok = credit("txn_1", all)
+				}
+				if ok {
 					list = append([]payments.Observation{{TransactionID: "sub_1", Version: 1, Refunds: []payments.Refund{back}}}, list...)
 				}
 			}
@@ -168,6 +173,50 @@ func TestMappingOfAdjustments(t *testing.T) {
 				t.Errorf("%s, want %s", p.Status, c.want)
 			}
 		})
+	}
+}
+
+// Credits of one transaction add up, each may be taken back by a mark, an adjustment or
+// both, and none of them is money that arrived.
+func TestCreditsOfOneTransactionAddUp(t *testing.T) {
+	const billed, settled = false, true
+	credited := func(id, action, status, total string) adjustment {
+		j := adjustment{ID: id, Action: action, Status: status, TransactionID: "txn_1", Totals: totals{Total: total}}
+		j.CreatedAt.Time = time.Unix(int64(1000+len(id)), 0)
+		return j
+	}
+	for name, c := range map[string]struct {
+		list   []adjustment
+		amount int64
+		paid   bool
+		want   payments.Status
+	}{
+		"two":              {[]adjustment{credited("a", "credit", "approved", "300"), credited("bb", "credit", "approved", "200")}, 500, settled, payments.StatusActive},
+		"the whole in two": {[]adjustment{credited("a", "credit", "approved", "300"), credited("bb", "credit", "approved", "699")}, 999, settled, payments.StatusRefunded},
+		"one of two taken back": {[]adjustment{credited("a", "credit", "approved", "300"), credited("bb", "credit", "approved", "699"),
+			credited("ccc", "credit_reverse", "approved", "699")}, 300, settled, payments.StatusActive},
+		"one of two taken back, and marked": {[]adjustment{credited("a", "credit", "approved", "300"), credited("bb", "credit", "reversed", "699"),
+			credited("ccc", "credit_reverse", "approved", "699")}, 300, settled, payments.StatusActive},
+		"one of two marked":       {[]adjustment{credited("a", "credit", "approved", "300"), credited("bb", "credit", "reversed", "699")}, 300, settled, payments.StatusActive},
+		"both taken back":         {[]adjustment{credited("a", "credit", "approved", "300"), credited("bb", "credit_reverse", "approved", "300")}, 0, settled, payments.StatusActive},
+		"one that was rejected":   {[]adjustment{credited("a", "credit", "rejected", "300"), credited("bb", "credit", "approved", "200")}, 200, settled, payments.StatusActive},
+		"of an invoice not paid":  {[]adjustment{credited("a", "credit", "approved", "300")}, 300, billed, payments.StatusNeverPaid},
+		"the whole of an invoice": {[]adjustment{credited("a", "credit", "approved", "999")}, 999, billed, payments.StatusNeverPaid},
+	} {
+		back, ok := credit("txn_1", append(c.list, adjustment{Action: "credit", TransactionID: "txn_2", Totals: totals{Total: "7"}}))
+		if !ok || back.AmountMinor != c.amount || back.Reversed != (c.amount == 0) {
+			t.Errorf("%s: %+v, %v, want %d", name, back, ok, c.amount)
+		}
+		o := payments.Observation{TransactionID: "txn_1", Version: 1, Refunds: []payments.Refund{back}, Lifecycle: &payments.Lifecycle{State: payments.StatePending}}
+		if c.paid {
+			o.Lifecycle.State, o.Charges = payments.StateActive, []payments.Charge{{ID: "txn_1", AmountMinor: 999, Settled: true}}
+		}
+		if p := project(payments.KindOneTime, "2026-01-10T00:00:00Z", o); p.Status != c.want {
+			t.Errorf("%s: %s, want %s", name, p.Status, c.want)
+		}
+	}
+	if _, ok := credit("txn_1", nil); ok {
+		t.Error("no credits are a credit")
 	}
 }
 

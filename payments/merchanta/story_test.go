@@ -216,3 +216,25 @@ func TestMissedWebhooksAreInTheHistory(t *testing.T) {
 	book.Want(id, sub, payments.StatusRefunded)
 	book.Want(once, payments.KindConsumable, payments.StatusActive)
 }
+
+// TestCreditsAreReadTogether: what a transaction was credited is the sum of all its
+// credits, also of one whose webhook was lost.
+func TestCreditsAreReadTogether(t *testing.T) {
+	_, store, rail, book := world(t)
+	id, out := store.Subscribe(pro)
+	book.Deliver(out)
+	store.Adjust(id, "credit", "approved", 300)
+	for _, c := range []struct {
+		action       string
+		amount, want int64
+	}{{"credit", 500, 800}, {"credit_reverse", 300, 500}} {
+		observed := book.Deliver(store.Adjust(id, c.action, "approved", c.amount))
+		fetched := book.Observe(rail.Fetch(t.Context(), book.Access, payments.Ref{TransactionID: id}))
+		for _, o := range [][]payments.Observation{observed, fetched} {
+			if len(o[0].Refunds) != 1 || o[0].Refunds[0].AmountMinor != c.want {
+				t.Errorf("behind a %s: %+v, want %d", c.action, o[0].Refunds, c.want)
+			}
+		}
+		book.Want(id, sub, payments.StatusActive)
+	}
+}
