@@ -88,29 +88,50 @@ func (p *Payments) move(ctx context.Context, r *row, c *charge) error {
 	}
 }
 
-// worth returns the credit of a charge and its amount for the quantity.
+// worth returns the credit of a charge and its amount for the quantity of each product.
 func (p *Payments) worth(ctx context.Context, r *row, c *charge) (int64, *Credit) {
 	paid := c.facts.Charge.Value
 	if p.ledger == nil || paid == nil || !paid.Settled || paid.Trial || paid.Proration || r.subject.Type != SubjectUser || r.ownership == OwnershipFamilyShared ||
 		r.subject.erased() {
 		return 0, nil
 	}
-	product := p.catalog.byKey[r.productKey]
+	var amount int64
+	var credit *Credit
+	quantity := max(paid.Quantity, 1)
+	for _, product := range p.paidFor(r, paid) {
+		switch {
+		case product.Credit == nil:
+			continue
+		case credit != nil && credit.Currency != product.Credit.Currency:
+			p.host.Log.ErrorContext(ctx, "payments: a charge is for products with credits of two currencies, of which one is not credited",
+				slog.String("rail", string(r.rail)), slog.String("product", product.Key))
+			continue
+		case quantity > (ledger.MaxAmount-amount)/product.Credit.Amount:
+			p.host.Log.ErrorContext(ctx, "payments: a charge is worth more than the ledger takes at once and is not credited",
+				slog.String("rail", string(r.rail)), slog.String("product", product.Key), slog.Int64("quantity", quantity))
+			return 0, nil
+		}
+		amount, credit = amount+product.Credit.Amount*quantity, product.Credit
+	}
+	return amount, credit
+}
+
+// paidFor returns the products that a charge paid for.
+func (p *Payments) paidFor(r *row, paid *Charge) []Product {
+	list := []Product{p.catalog.byKey[r.productKey]}
 	if paid.ProductID != "" && paid.ProductID != r.storeProduct {
 		if named, ok := p.catalog.find(r.rail, paid.ProductID, "", ""); ok {
-			product = named
+			list[0] = named
 		}
 	}
-	if product.Credit == nil {
-		return 0, nil
+	for _, id := range paid.Also {
+		if id == r.storeProduct {
+			list = append(list, p.catalog.byKey[r.productKey])
+		} else if named, ok := p.catalog.find(r.rail, id, "", ""); ok {
+			list = append(list, named)
+		}
 	}
-	quantity := max(paid.Quantity, 1)
-	if quantity > ledger.MaxAmount/product.Credit.Amount {
-		p.host.Log.ErrorContext(ctx, "payments: a charge is worth more than the ledger takes at once and is not credited",
-			slog.String("rail", string(r.rail)), slog.String("product", product.Key), slog.Int64("quantity", quantity))
-		return 0, nil
-	}
-	return product.Credit.Amount * quantity, product.Credit
+	return list
 }
 
 func (p *Payments) credit(ctx context.Context, r *row, c *charge, amount int64) error {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -257,7 +258,7 @@ func TestTrialStaysOne(t *testing.T) {
 		late := Observation{Version: 2, Charges: []Charge{{ID: "a", Settled: true, AmountMinor: 999}}}
 		change := Observation{Version: 3, Charges: []Charge{{ID: "a", Settled: true, Proration: true, AmountMinor: first.AmountMinor}}}
 		for _, list := range [][]Observation{{early, late, change}, {late, early, change}, {change, late, early}} {
-			if got := *mergeAll(list).Charges["a"].Charge.Value; got != first {
+			if got := *mergeAll(list).Charges["a"].Charge.Value; !reflect.DeepEqual(got, first) {
 				t.Errorf("%s, version %d first: %+v", name, list[0].Version, got)
 			}
 		}

@@ -781,6 +781,22 @@ func TestClawback(t *testing.T) {
 	}
 }
 
+// TestChargeOfSeveralProducts: one payment credits each of them, and its refund takes all
+// of that back.
+func TestChargeOfSeveralProducts(t *testing.T) {
+	s := openWith(t, func(c *payments.Config) { c.Products[0].Credit = &payments.Credit{Currency: "coins", Amount: 30} })
+	o := s.pro(ios, "t1", "ada")
+	o.Charges = []payments.Charge{{ID: "c1", ProductID: "com.map", Also: []string{"com.pro", "com.coins", "com.unknown"}, AmountMinor: 200, Settled: true}}
+	for version, c := range []struct{ refunded, coins int64 }{{0, 130}, {100, 65}, {200, 0}} {
+		o.Version = int64(version + 1)
+		o.Refunds = []payments.Refund{{ID: "r", ChargeID: "c1", AmountMinor: c.refunded, Reversed: c.refunded == 0}}
+		s.deliver(ios, message{ID: fmt.Sprint("d", version), Observations: []payments.Observation{o}})
+		if got := s.coins("ada"); got != c.coins {
+			t.Errorf("%d coins with %d of 200 refunded, want %d", got, c.refunded, c.coins)
+		}
+	}
+}
+
 // TestRunAsksForAllThatIsOwed: a run takes back what it can of every refund, not of
 // the first batch alone.
 func TestRunAsksForAllThatIsOwed(t *testing.T) {

@@ -159,9 +159,11 @@ type Charge struct {
 	ID string  `json:"id"`
 	At Instant `json:"at,omitempty"`
 	// ProductID is the product that was paid for, "" for the product of the lifecycle.
-	ProductID   string `json:"productId,omitempty"`
-	AmountMinor int64  `json:"amountMinor,omitempty"`
-	Currency    string `json:"currency,omitempty"`
+	ProductID string `json:"productId,omitempty"`
+	// Also are further products that the same payment was for, which it credits as well.
+	Also        []string `json:"also,omitempty"`
+	AmountMinor int64    `json:"amountMinor,omitempty"`
+	Currency    string   `json:"currency,omitempty"`
 	// Quantity multiplies the credit; 0 means 1.
 	Quantity int64 `json:"quantity,omitempty"`
 	Settled  bool  `json:"settled,omitempty"`

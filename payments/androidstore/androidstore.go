@@ -4,6 +4,14 @@
 //
 // The token proves the sender, not the content: a notification only names the purchase whose state
 // is then fetched. The transaction id of a purchase is the SHA-256 of its token.
+//
+// The state shows the newest order of a subscription, and the period that the subscription is in
+// or was to be in. What a first order was for is therefore read from the order where that period is
+// over, or introductory. For that the service account needs the right to view financial data;
+// without it a trial that is first reported after it lapsed is taken for a paid period, which the
+// state of it looks like. A change of plan at the full price is told apart for 60 days, as long as
+// the store says how an item was replaced; one that is first reported later is credited from its
+// second order on.
 package androidstore
 
 import (

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -142,11 +143,14 @@ func (r *rail) subscription(ctx context.Context, a payments.Access, token string
 		return nil, err
 	}
 	o := fromSubscription(token, s, version)
+	lapsed := o.Lifecycle.State != payments.StateActive || o.Lifecycle.AccessUntil <= payments.At(a.Now())
 	for i := range o.Charges {
-		if o.Lifecycle.PeriodType != payments.PeriodIntro {
-			break
+		c := &o.Charges[i]
+		first := lapsed && renewals(c.ID) == 0 && !c.Trial && !c.Proration
+		if !first && o.Lifecycle.PeriodType != payments.PeriodIntro {
+			continue
 		}
-		if err := r.introduced(ctx, a, token, &o.Charges[i]); err != nil {
+		if err := r.ordered(ctx, a, token, c); err != nil {
 			return nil, err
 		}
 	}
@@ -159,21 +163,40 @@ type order struct {
 	Items []struct {
 		ProductID string  `json:"productId"`
 		Total     *amount `json:"total"`
+		Details   struct {
+			OldPhase string `json:"offerPhase"`
+			Phase    struct {
+				FreeTrial *struct{} `json:"freeTrialDetails"`
+			} `json:"offerPhaseDetails"`
+		} `json:"subscriptionDetails"`
 	} `json:"lineItems"`
 }
 
-// introduced sets the amount of an introductory charge, which only its order has. It stays 0 if the
-// credentials may not read orders.
-func (r *rail) introduced(ctx context.Context, a payments.Access, token string, c *payments.Charge) error {
+// ordered sets what only the order of a charge says: the amount of an introductory period, and
+// whether the first order of a subscription whose period is over was for a trial, because the store
+// then shows it under the period that was to follow. The charge stays as it is if the credentials
+// may not read orders.
+func (r *rail) ordered(ctx context.Context, a payments.Access, token string, c *payments.Charge) error {
 	var o order
 	_, found, err := r.call(ctx, a, http.MethodGet, "/orders/"+outbound.Segment(c.ID), nil, &o)
 	if err != nil || !found || o.Token != token {
 		return err
 	}
+	var total int64
+	trial, known := true, false
 	for _, item := range o.Items {
-		if item.ProductID == c.ProductID && item.Total != nil {
-			c.AmountMinor, c.Currency = item.Total.minor(), money.Currency(item.Total.Currency)
+		if item.ProductID != c.ProductID && !slices.Contains(c.Also, item.ProductID) {
+			continue
 		}
+		known = true
+		trial = trial && (item.Details.Phase.FreeTrial != nil || item.Details.OldPhase == "FREE_TRIAL")
+		if item.Total != nil {
+			total += item.Total.minor()
+			c.Currency = money.Currency(item.Total.Currency)
+		}
+	}
+	if known {
+		c.Trial, c.AmountMinor = trial, total
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package androidstore
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,13 +72,21 @@ type lineItem struct {
 	Deferred *struct {
 		ProductID string `json:"productId"`
 	} `json:"deferredItemReplacement"`
+	Replacement struct {
+		Mode string `json:"replacementMode"`
+	} `json:"itemReplacement"`
+}
+
+// prorated reports whether the item is in what a change of plan left of a period. A change at the
+// full price is followed by a whole period, which that time is added to.
+func (i lineItem) prorated() bool {
+	return i.Phase.Proration != nil && i.Replacement.Mode != "CHARGE_FULL_PRICE"
 }
 
 // trial reports whether the period costs nothing, also what is left of it after a
 // change of plan.
 func (i lineItem) trial() bool {
-	changed := i.Phase.Proration
-	return i.Phase.FreeTrial != nil || changed != nil && changed.Original == "FREE_TRIAL"
+	return i.Phase.FreeTrial != nil || i.prorated() && i.Phase.Proration.Original == "FREE_TRIAL"
 }
 
 type subscription struct {
@@ -210,28 +219,43 @@ func lifecycle(s subscription) *payments.Lifecycle {
 	return l
 }
 
-// charges returns the newest orders of a subscription. The store does not say when they were
-// charged, so they are ordered by their number. Nor does it distinguish a change of plan at the
-// full price from a prorated one, so the first order of either is not credited.
+// charges returns the newest orders of a subscription, each with all items that it paid a period
+// of. The store does not say when they were charged, so they are ordered by their number.
 func charges(s subscription) []payments.Charge {
 	var list []payments.Charge
 	for _, item := range s.Items {
-		if item.OrderID == "" || len(list) > 0 && list[len(list)-1].ID == item.OrderID {
+		if item.OrderID == "" {
 			continue
 		}
-		c := payments.Charge{
-			ID: item.OrderID, At: s.Start.Instant() + payments.Instant(renewals(item.OrderID)), ProductID: item.ProductID,
-			Settled: true, Trial: item.trial(), Proration: item.Phase.Proration != nil,
+		c := item.charge(s.Start)
+		i := slices.IndexFunc(list, func(known payments.Charge) bool { return known.ID == c.ID })
+		switch {
+		case i < 0:
+			list = append(list, c)
+		case c.Trial || c.Proration:
+		case list[i].Trial || list[i].Proration:
+			list[i] = c
+		default:
+			list[i].Also = append(list[i].Also, c.ProductID)
+			list[i].AmountMinor += c.AmountMinor
 		}
-		if item.Renewing != nil && item.Renewing.Price != nil {
-			c.Currency = money.Currency(item.Renewing.Price.Currency)
-			if item.Phase.Introductory == nil && !c.Trial && !c.Proration {
-				c.AmountMinor = item.Renewing.Price.minor()
-			}
-		}
-		list = append(list, c)
 	}
 	return list
+}
+
+// charge returns what the newest order paid for an item.
+func (i lineItem) charge(begun stamp.Time) payments.Charge {
+	c := payments.Charge{
+		ID: i.OrderID, At: begun.Instant() + payments.Instant(renewals(i.OrderID)), ProductID: i.ProductID,
+		Settled: true, Trial: i.trial(), Proration: i.prorated(),
+	}
+	if i.Renewing != nil && i.Renewing.Price != nil {
+		c.Currency = money.Currency(i.Renewing.Price.Currency)
+		if i.Phase.Introductory == nil && !c.Trial && !c.Proration {
+			c.AmountMinor = i.Renewing.Price.minor()
+		}
+	}
+	return c
 }
 
 // renewals is how many times an order was renewed: "..0" is the first time.

@@ -2,6 +2,7 @@ package androidstore
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"github.com/kitbackend/kit/payments"
@@ -113,6 +114,63 @@ func TestProrationPeriod(t *testing.T) {
 		o := fromSubscription("new", s, 1)
 		if len(o.Charges) != 1 || !o.Charges[0].Proration || o.Charges[0].Trial != trial || (o.Lifecycle.PeriodType == payments.PeriodTrial) != trial {
 			t.Errorf("out of %s: %+v, %q", original, o.Charges, o.Lifecycle.PeriodType)
+		}
+	}
+}
+
+// A change of plan at the full price pays for a whole period, also out of a trial; it is
+// told by how the item was replaced.
+func TestChangeOfPlanAtTheFullPriceIsAPeriod(t *testing.T) {
+	for _, original := range []string{"BASE", "FREE_TRIAL"} {
+		for mode, full := range map[string]bool{"CHARGE_FULL_PRICE": true, "CHARGE_PRORATED_PRICE": false, "WITH_TIME_PRORATION": false, "": false} {
+			var s subscription
+			text := `{"subscriptionState":"SUBSCRIPTION_STATE_ACTIVE","linkedPurchaseToken":"old","lineItems":[
+				{"productId":"max","expiryTime":"2026-03-01T12:00:00Z","latestSuccessfulOrderId":"GPA.2","itemReplacement":{"productId":"pro","replacementMode":"` + mode + `"},
+				 "autoRenewingPlan":{"autoRenewEnabled":true,"recurringPrice":{"currencyCode":"USD","units":"19"}},
+				 "offerPhase":{"prorationPeriod":{"originalOfferPhaseType":"` + original + `"}}}]}`
+			if err := json.Unmarshal([]byte(text), &s); err != nil {
+				t.Fatal(err)
+			}
+			o := fromSubscription("new", s, 1)
+			trial := !full && original == "FREE_TRIAL"
+			if c := o.Charges[0]; c.Proration == full || c.Trial != trial || (c.AmountMinor == 1900) != full || (o.Lifecycle.PeriodType == payments.PeriodTrial) != trial {
+				t.Errorf("%q out of %s: %+v, %q", mode, original, c, o.Lifecycle.PeriodType)
+			}
+		}
+	}
+}
+
+// One order pays for several items; those that it pays no period of have no part in it.
+func TestAddOnsOfOneOrder(t *testing.T) {
+	item := func(product, order, phase string) string {
+		return `{"productId":"` + product + `","latestSuccessfulOrderId":"` + order + `","offerPhase":{` + phase + `},
+			"autoRenewingPlan":{"recurringPrice":{"currencyCode":"USD","units":"5"}}}`
+	}
+	const base, trial, proration = `"basePrice":{}`, `"freeTrial":{}`, `"prorationPeriod":{}`
+	for name, c := range map[string]struct {
+		items string
+		want  []payments.Charge
+	}{
+		"three of one order": {item("a", "GPA.1", base) + "," + item("b", "GPA.1", base) + "," + item("c", "GPA.1", base),
+			[]payments.Charge{{ID: "GPA.1", ProductID: "a", Also: []string{"b", "c"}, AmountMinor: 1500}}},
+		"two of one order around another": {item("a", "GPA.1", base) + "," + item("b", "GPA.2", base) + "," + item("c", "GPA.1", base),
+			[]payments.Charge{{ID: "GPA.1", ProductID: "a", Also: []string{"c"}, AmountMinor: 1000}, {ID: "GPA.2", ProductID: "b", AmountMinor: 500}}},
+		"a trial first": {item("a", "GPA.1", trial) + "," + item("b", "GPA.1", base),
+			[]payments.Charge{{ID: "GPA.1", ProductID: "b", AmountMinor: 500}}},
+		"a change of plan last": {item("a", "GPA.1", base) + "," + item("b", "GPA.1", proration),
+			[]payments.Charge{{ID: "GPA.1", ProductID: "a", AmountMinor: 500}}},
+		"trials": {item("a", "GPA.1", trial) + "," + item("b", "GPA.1", trial),
+			[]payments.Charge{{ID: "GPA.1", ProductID: "a", Trial: true}}},
+	} {
+		var s subscription
+		if err := json.Unmarshal([]byte(`{"lineItems":[`+c.items+`]}`), &s); err != nil {
+			t.Fatal(err)
+		}
+		for i := range c.want {
+			c.want[i].Currency, c.want[i].Settled = "USD", true
+		}
+		if got := charges(s); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 }

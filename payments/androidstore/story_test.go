@@ -11,6 +11,7 @@ import (
 
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/androidstore"
+	"github.com/kitbackend/kit/payments/androidstore/androidstoretest"
 	"github.com/kitbackend/kit/payments/railtest"
 	"github.com/kitbackend/kit/payments/railtest/script"
 )
@@ -95,6 +96,46 @@ func TestTrialThatLapses(t *testing.T) {
 	book.Deliver(store.Expire(token))
 	if n := book.Charges(key(token)); n != 0 {
 		t.Errorf("%d charges of a trial that was never paid for, want none", n)
+	}
+}
+
+// TestTrialThatIsFirstHeardOfAfterItLapsed: the store no longer shows that its order was
+// for a trial, the order itself does; a first period that was paid for stays paid for.
+func TestTrialThatIsFirstHeardOfAfterItLapsed(t *testing.T) {
+	for _, trial := range []time.Duration{7 * day, 0} {
+		for name, lapse := range map[string]func(*androidstoretest.Store, *railtest.Clock, string) []script.Delivery{
+			"silent day": func(s *androidstoretest.Store, c *railtest.Clock, token string) []script.Delivery {
+				out := s.Grace(token, c.Now())
+				s.Uncancel(token) // the state is still that of before
+				return out
+			},
+			"grace": func(s *androidstoretest.Store, c *railtest.Clock, token string) []script.Delivery {
+				return s.Grace(token, c.Now().Add(3*day))
+			},
+			"hold": func(s *androidstoretest.Store, c *railtest.Clock, token string) []script.Delivery {
+				s.Grace(token, c.Now())
+				return s.Hold(token)
+			},
+			"expired": func(s *androidstoretest.Store, c *railtest.Clock, token string) []script.Delivery {
+				s.Grace(token, c.Now())
+				return s.Expire(token)
+			},
+		} {
+			clock, store, _ := world()
+			book := railtest.NewBook(t, railtest.Fixture{Rail: store.Rail(), Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}, clock)
+			p := pro
+			p.Trial = trial
+			token, _ := store.Subscribe(p)
+			clock.Advance(max(trial, 30*day))
+			book.Deliver(lapse(store, clock, token))
+			want := 1
+			if trial > 0 {
+				want = 0
+			}
+			if n := book.Charges(key(token)); n != want {
+				t.Errorf("%s, a trial of %v: %d charges, want %d", name, trial, n, want)
+			}
+		}
 	}
 }
 

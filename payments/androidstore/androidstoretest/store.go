@@ -157,14 +157,19 @@ func (s *Store) subscribe(token string, p script.Purchase, state string) script.
 		"kind": "androidpublisher#subscriptionPurchaseV2", "subscriptionState": state, "startTime": stampOf(s.now()),
 		"lineItems": []any{item}, "acknowledgementState": "ACKNOWLEDGEMENT_STATE_PENDING", "period": p.Period.String(),
 	}
-	if p.IntroMinor > 0 {
+	paid, details := p, "baseDetails"
+	switch {
+	case p.Trial > 0:
+		paid.AmountMinor, details = 0, "freeTrialDetails"
+	case p.IntroMinor > 0:
 		item["offerPhase"] = script.Object{"introductoryPrice": script.Object{}}
-		paid := p
-		paid.AmountMinor = p.IntroMinor
-		id := item["latestSuccessfulOrderId"].(string) // set above
-		s.orders[id] = script.Object{"orderId": id, "purchaseToken": token,
-			"lineItems": []any{script.Object{"productId": p.ProductID, "total": amount(paid)}}}
+		paid.AmountMinor, details = p.IntroMinor, "introductoryPriceDetails"
 	}
+	id := item["latestSuccessfulOrderId"].(string) // set above
+	s.orders[id] = script.Object{"orderId": id, "purchaseToken": token, "lineItems": []any{script.Object{
+		"productId": p.ProductID, "total": amount(paid),
+		"subscriptionDetails": script.Object{"offerPhaseDetails": script.Object{details: script.Object{}}},
+	}}}
 	if p.AccountToken != "" {
 		sub["externalAccountIdentifiers"] = script.Object{"obfuscatedExternalAccountId": p.AccountToken}
 	}
