@@ -21,6 +21,10 @@ type Facts struct {
 	Acknowledge bool `json:"acknowledge,omitempty"`
 	// ReplacedBy is the purchase that replaced this one.
 	ReplacedBy string `json:"replacedBy,omitempty"`
+	// Begins is when a pass began for its subject at the earliest, and Used how much of it others had
+	// before; they are set where a pass was moved, in milliseconds.
+	Begins Instant `json:"begins,omitempty"`
+	Used   Instant `json:"used,omitempty"`
 	// Charges are by their id; they are rows of their own.
 	Charges map[string]ChargeFacts `json:"-"`
 }

@@ -204,6 +204,7 @@ func (p *Payments) bind(ctx context.Context, c *change, r *row) (err error) {
 		p.project(c.rail, r, c.now) // whether it is active is for the facts just merged to say
 		if c.move(r, c.now) {
 			r.subject = c.claimed
+			p.takeAlong(r, c.now)
 			if err := p.store.moveMasks(ctx, r.id, r.subject); err != nil {
 				return err
 			}
@@ -303,6 +304,14 @@ func (p *Payments) terms(rail *rail, product Product, r *row) Terms {
 	}
 }
 
+// takeAlong lets a pass that is moved begin anew with what is left of it.
+func (p *Payments) takeAlong(r *row, now Instant) {
+	if product := p.catalog.byKey[r.productKey]; product.Duration > 0 {
+		lasts := Instant(product.lasts(r.quantity).Milliseconds())
+		r.facts.Begins, r.facts.Used = now, max(r.facts.Used, min(now-r.startsAt, lasts))
+	}
+}
+
 // stack lets purchases of a product that does not renew follow each other: each
 // begins when the one before it ends, also where that one has left for another
 // subject or product.
@@ -334,7 +343,12 @@ func (p *Payments) stackOf(ctx context.Context, c *change, product Product, subj
 		return err
 	}
 	list = slices.DeleteFunc(list, func(r *row) bool { return r.facts.Lifecycle.Value == nil })
-	bought := func(r *row) Instant { return r.facts.Lifecycle.Value.PurchasedAt }
+	taken := false // a pass of the subject was moved
+	for key, r := range c.rows {
+		before := c.before[key]
+		taken = taken || before.subject == subject && r.subject != subject && before.product == product.Key
+	}
+	bought := func(r *row) Instant { return max(r.facts.Lifecycle.Value.PurchasedAt, r.facts.Begins) }
 	slices.SortStableFunc(list, func(a, b *row) int {
 		if bought(a) != bought(b) {
 			return int(min(max(bought(a)-bought(b), -1), 1))
@@ -343,12 +357,20 @@ func (p *Payments) stackOf(ctx context.Context, c *change, product Product, subj
 	})
 	var end Instant
 	for _, r := range list {
-		start := max(bought(r), end)
-		if r.p.Status == StatusActive || r.p.Status == StatusExpired {
-			end = start + Instant(product.lasts(r.quantity).Milliseconds())
+		begins, left := bought(r), Instant(product.lasts(r.quantity).Milliseconds())-r.facts.Used
+		if left <= 0 {
+			continue // it was used up before it was moved
 		}
+		if taken { // what follows begins now, and stays where it is if it began before
+			begins = max(begins, min(r.startsAt+r.facts.Used, c.now))
+		}
+		start := max(begins, end)
+		if r.p.Status == StatusActive || r.p.Status == StatusExpired {
+			end = start + left
+		}
+		start -= r.facts.Used // all of it ends when what is left does
 		rail := p.rails[r.rail]
-		if r.startsAt == start || rail == nil {
+		if r.startsAt == start && begins == bought(r) || rail == nil {
 			continue
 		}
 		charges, err := p.store.charges(ctx, r)
@@ -367,6 +389,9 @@ func (p *Payments) stackOf(ctx context.Context, c *change, product Product, subj
 			c.before[key] = granted{r.subject, r.productKey, r.p.Grants, r.p.AccessUntil, r.p.Status}
 		}
 		r.startsAt = start
+		if taken {
+			r.facts.Begins = begins
+		}
 		p.project(rail, r, c.now)
 		if err := p.store.save(ctx, r); err != nil {
 			return err

@@ -698,6 +698,60 @@ func TestMovedPassesTakeTheirTimeAlong(t *testing.T) {
 	}
 }
 
+// TestMovedPassesLeaveUsedTimeWhereItWasUsed: of a pass that is moved its new subject has
+// what was left of it, and passes that stay keep theirs, whatever comes after.
+func TestMovedPassesLeaveUsedTimeWhereItWasUsed(t *testing.T) {
+	for name, c := range map[string]struct {
+		at       time.Duration
+		moved    string
+		ada, bob time.Duration // when theirs end
+	}{
+		"the first one while it runs":       {20 * day, "p1", 50 * day, 45 * day},
+		"the first one once it is used up":  {40 * day, "p1", 60 * day, 35 * day},
+		"the second one before it begins":   {20 * day, "p2", 30 * day, 65 * day},
+		"the second one while it runs":      {40 * day, "p2", 30 * day, 60 * day},
+		"the second one once it is used up": {70 * day, "p2", 30 * day, 35 * day},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			begun := s.Clock.Now()
+			buy := func(tx, user string, bought time.Duration) {
+				o := sub(tx, 1, payments.Lifecycle{ProductID: "com.pass", State: payments.StateActive, PurchasedAt: payments.At(begun.Add(bought))})
+				o.AccountToken = s.token(user)
+				o.Charges = []payments.Charge{{ID: "c" + tx, At: payments.At(begun.Add(bought)), Settled: true}}
+				s.deliver(ios, message{ID: "d" + tx, Observations: []payments.Observation{o}})
+				s.set(o)
+			}
+			wantEnd := func(when string, ends map[string]time.Duration) {
+				t.Helper()
+				for user, want := range ends {
+					e, err := s.Payments().Entitlements(t.Context(), subject(user))
+					if err != nil {
+						t.Fatal(err)
+					}
+					switch over := begun.Add(want).Compare(s.Clock.Now()) <= 0; {
+					case over && len(e.Entitlements) > 0:
+						t.Errorf("%s, %s has the pass until %v, want none", when, user, e.Entitlements[0].ExpiresAt)
+					case !over && len(e.Entitlements) == 0:
+						t.Errorf("%s, %s has no pass, want one for %v", when, user, want)
+					case !over && e.Entitlements[0].ExpiresAt.Sub(begun) != want:
+						t.Errorf("%s, %s has the pass for %v, want %v", when, user, e.Entitlements[0].ExpiresAt.Sub(begun), want)
+					}
+				}
+			}
+			buy("p1", "ada", 0)
+			buy("p2", "ada", day)
+			buy("own", "bob", 5*day)
+			s.Clock.Advance(c.at)
+			s.User("bob").Post("/payments/restore", object{"rail": "ios_store", "signedTransactions": []string{c.moved}}).Want(200, "")
+			wantEnd("moved", map[string]time.Duration{"ada": c.ada, "bob": c.bob})
+			buy("p3", "ada", c.at)
+			buy("more", "bob", c.at)
+			wantEnd("with one more", map[string]time.Duration{"ada": max(c.ada, c.at) + 30*day, "bob": max(c.bob, c.at) + 30*day})
+		})
+	}
+}
+
 // TestPassesOfTwoRailsFollowEachOther: each keeps the terms of its own rail, also
 // where both rails use the same id.
 func TestPassesOfTwoRailsFollowEachOther(t *testing.T) {
