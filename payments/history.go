@@ -22,9 +22,14 @@ func (w *walk) history(ctx context.Context, r *railWalk) error {
 	switch {
 	case !known:
 		at = historyRow{since: At(now.Add(-firstHistory)), until: At(now)}
+	case at.until > At(now):
+		// A clock that was ahead wrote it, so nobody knows when the window was read.
+		if at.since > At(now) {
+			at.since = At(now) - deliveryAge
+		}
+		at = historyRow{since: at.since, until: At(now)}
 	case at.cursor == "":
-		// After a clock was set back there is nothing to read beyond now.
-		at = historyRow{since: min(at.until, At(now)) - Instant(historyOverlap.Milliseconds()), until: At(now)}
+		at = historyRow{since: at.until - Instant(historyOverlap.Milliseconds()), until: At(now)}
 	}
 	again, left := false, false
 	for range maxPages {

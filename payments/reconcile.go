@@ -126,6 +126,10 @@ func (p *Payments) runReconcile(ctx context.Context, job jobs.Job) error {
 // failed deliveries, purchases that changed by time, owed refunds, acknowledgments, the histories
 // of the rails, and purchases that were not fetched for a day. If a rail fails it continues with
 // the others. It returns [ErrRunning] while another run is under way.
+//
+// What of a history cannot be written for thirty days, as for a hook that fails, is not read again.
+// A purchase that was written as over by a clock that was ahead stays so until its rail reports it
+// again or a user restores it; its facts are as they were, and [Payments.Repair] projects them.
 func (p *Payments) Reconcile(ctx context.Context, q ReconcileRequest) (Run, error) {
 	return p.reconcile(ctx, "application", q, time.Hour)
 }

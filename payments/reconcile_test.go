@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/hooks"
@@ -76,8 +77,69 @@ func TestReconcileAfterTheClockWasSetBack(t *testing.T) {
 	}
 	s.Clock.Advance(-48 * hour)
 	reconcile()
-	if last.Since != s.in(-hour) || last.Until != s.in(0) {
+	if last.Since != s.in(-24*hour) || last.Until != s.in(0) {
 		t.Errorf("the rail is asked for %s to %s", last.Since.Time(), last.Until.Time())
+	}
+}
+
+// TestHistoryMissesNothingOnceTheClockIsRight: what happened while the clock was ahead,
+// and since, is read once it is right, by however much it was ahead and for how long.
+func TestHistoryMissesNothingOnceTheClockIsRight(t *testing.T) {
+	for name, c := range map[string]struct {
+		ahead         time.Duration
+		first, cursor bool // whether the rail was read for the first time then, and to its end
+		nights        int
+	}{
+		"by two days":                      {48 * hour, false, false, 1},
+		"by two days, the first time":      {48 * hour, true, false, 1},
+		"by a week, the first time":        {7 * day, true, false, 1},
+		"by a year":                        {365 * day, false, false, 1},
+		"by a year, the first time":        {365 * day, true, false, 1},
+		"by a year, three nights":          {365 * day, false, false, 3},
+		"by a year, not read to the end":   {365 * day, false, true, 1},
+		"by two days, not read to the end": {48 * hour, false, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []payments.Window
+			next := ""
+			s := openWith(t, func(c *payments.Config) {
+				c.Rails[0].History = func(_ context.Context, _ payments.Access, w payments.Window) (payments.HistoryPage, error) {
+					if asked = append(asked, w); w.Cursor != "" && next != "" {
+						return payments.HistoryPage{}, payments.Transient(errDown, 0)
+					}
+					return payments.HistoryPage{Next: next}, nil
+				}
+			})
+			reconcile := func() {
+				t.Helper()
+				if _, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !c.first {
+				reconcile()
+			}
+			s.Clock.Advance(c.ahead)
+			begun := s.in(-c.ahead)
+			if c.cursor {
+				next = "page-2"
+			}
+			for range c.nights {
+				reconcile()
+				s.Clock.Advance(day)
+			}
+			next = ""
+			s.Clock.Advance(-c.ahead)
+			reconcile()
+			if last := asked[len(asked)-1]; last.Cursor != "" || last.Since > begun || last.Until != s.in(0) || last.Since < s.in(-31*day) {
+				t.Errorf("asked for %s to %s at %q, want all since %s", last.Since.Time(), last.Until.Time(), last.Cursor, begun.Time())
+			}
+			s.Clock.Advance(day)
+			reconcile()
+			if last := asked[len(asked)-1]; last.Since != s.in(-25*hour) {
+				t.Errorf("the night after the rail is asked from %s on", last.Since.Time())
+			}
+		})
 	}
 }
 
