@@ -167,10 +167,9 @@ func (t *Testers) one(ctx context.Context, m Member) (Member, error) {
 	return members[0], nil
 }
 
-// The deliverability of mail to a member: delivered, bounced recently, undeliverable.
+// The deliverability of mail to a member: delivered, undeliverable; in between is Health.SoftReach.
 const (
 	reachFull = 1.0
-	reachSoft = 0.5
 	reachNone = 0.0
 )
 
@@ -190,7 +189,7 @@ func (t *Testers) reach(ctx context.Context, members []Member) (map[string]float
 		return nil, err
 	}
 	for key := range soft {
-		reach[key] = reachSoft
+		reach[key] = t.cfg.Health.SoftReach
 	}
 	held, err := t.peers.Email.HeldBack(ctx, email.CategoryList, keys...)
 	for key, s := range held {

@@ -92,16 +92,22 @@ type Forecast struct {
 	// GoalProbability is the success probability that AdditionalTestersForGoal aims at, by default
 	// 0.9.
 	GoalProbability float64
-	Hazard          Hazard
-	Join            Joins
+	// CompletionProbability is the probability of success that the completion date waits for, by
+	// default 0.5.
+	CompletionProbability float64 `json:",omitzero"`
+	// StaleAfter is the age of the last daily pass from which there is no estimate, by default 36 h,
+	// at least 24 h.
+	StaleAfter time.Duration `json:",omitzero"`
+	Hazard     Hazard
+	Join       Joins
 }
 
 // Hazard is the probability of leaving per day, by activity; PostJoin applies to members who have
-// yet to opt in. By default .008, .030, .020, .050 and .008.
+// yet to opt in. By default .008, .030, .020, .050 and .008, each where it is 0.
 type Hazard struct{ Active, Inactive, NeverLinked, Unreachable, PostJoin float64 }
 
 // Joins are the priors of members who have not opted in. By default .50 and .15,
-// .75 and .30, .10 and .05.
+// .75 and .30, .10 and .05, each where it is 0.
 type Joins struct{ Invited, Accepted, Lapsed Join }
 
 // Join is the probability of ever opting in, and for those who do, the probability of doing so per
@@ -121,6 +127,9 @@ type Health struct {
 	Recency, Streak, Reach float64
 	// HalfLifeDays is by default 4.
 	HalfLifeDays float64
+	// SoftReach is the reach of a tester whose mails bounced lately, by default .5; it is 1 for one
+	// whose mails arrive and 0 for one who is unreachable.
+	SoftReach float64 `json:",omitzero"`
 	// GreenAt and AmberAt are the thresholds of the colours in dashboards, by default 70 and 40.
 	GreenAt, AmberAt int
 }
@@ -162,6 +171,13 @@ const (
 	day        = 24 * time.Hour
 )
 
+// The defaults of constants that the hash of a version holds only where they differ.
+const (
+	defaultCompletion = 0.5
+	defaultStaleAfter = 36 * time.Hour
+	defaultSoftReach  = 0.5
+)
+
 var cohortForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 func (c Config) withDefaults(base *url.URL) Config {
@@ -174,17 +190,18 @@ func (c Config) withDefaults(base *url.URL) Config {
 	f := &c.Forecast
 	f.ModelVersion, f.ResetPolicy = cmp.Or(f.ModelVersion, "1"), cmp.Or(f.ResetPolicy, ResetPolicyReset)
 	f.HorizonDays, f.GoalProbability = cmp.Or(f.HorizonDays, 45), cmp.Or(f.GoalProbability, 0.9)
-	f.Hazard = cmp.Or(f.Hazard, Hazard{Active: .008, Inactive: .030, NeverLinked: .020, Unreachable: .050, PostJoin: .008})
-	f.Join.Invited = cmp.Or(f.Join.Invited, Join{.50, .15})
-	f.Join.Accepted = cmp.Or(f.Join.Accepted, Join{.75, .30})
-	f.Join.Lapsed = cmp.Or(f.Join.Lapsed, Join{.10, .05})
+	f.CompletionProbability, f.StaleAfter = cmp.Or(f.CompletionProbability, defaultCompletion), cmp.Or(f.StaleAfter, defaultStaleAfter)
+	f.Hazard = f.Hazard.or(Hazard{Active: .008, Inactive: .030, NeverLinked: .020, Unreachable: .050, PostJoin: .008})
+	f.Join.Invited = f.Join.Invited.or(Join{.50, .15})
+	f.Join.Accepted = f.Join.Accepted.or(Join{.75, .30})
+	f.Join.Lapsed = f.Join.Lapsed.or(Join{.10, .05})
 	a := &c.Activity
 	a.ActiveWithinDays, a.LapseAfterInactiveDays = cmp.Or(a.ActiveWithinDays, 3), cmp.Or(a.LapseAfterInactiveDays, 21)
 	a.LapseAfterUnreachableDays = cmp.Or(a.LapseAfterUnreachableDays, 7)
 	if h := &c.Health; h.Recency == 0 && h.Streak == 0 && h.Reach == 0 {
 		h.Recency, h.Streak, h.Reach = .5, .3, .2
 	}
-	c.Health.HalfLifeDays = cmp.Or(c.Health.HalfLifeDays, 4)
+	c.Health.HalfLifeDays, c.Health.SoftReach = cmp.Or(c.Health.HalfLifeDays, 4), cmp.Or(c.Health.SoftReach, defaultSoftReach)
 	c.Health.GreenAt, c.Health.AmberAt = cmp.Or(c.Health.GreenAt, 70), cmp.Or(c.Health.AmberAt, 40)
 	n := &c.Nudges
 	n.Cooldown = cmp.Or(n.Cooldown, 48*time.Hour)
@@ -195,6 +212,13 @@ func (c Config) withDefaults(base *url.URL) Config {
 	c.BasePath = cmp.Or(c.BasePath, "/testers")
 	return c
 }
+
+func (h Hazard) or(d Hazard) Hazard {
+	return Hazard{cmp.Or(h.Active, d.Active), cmp.Or(h.Inactive, d.Inactive), cmp.Or(h.NeverLinked, d.NeverLinked),
+		cmp.Or(h.Unreachable, d.Unreachable), cmp.Or(h.PostJoin, d.PostJoin)}
+}
+
+func (j Join) or(d Join) Join { return Join{cmp.Or(j.Ever, d.Ever), cmp.Or(j.Daily, d.Daily)} }
 
 // complete sets the defaults of a declared cohort.
 func (c Config) complete(cohort CohortConfig) CohortConfig {
@@ -275,8 +299,11 @@ func (c Config) validateForecast(faults *capability.Faults) {
 	if f.HorizonDays < 1 || f.HorizonDays > maxHorizon {
 		faults.Add("forecast.horizonDays", f.HorizonDays, "is out of bounds", "use 1 to 180")
 	}
+	if f.StaleAfter < day {
+		faults.Add("forecast.staleAfterHours", f.StaleAfter.String(), "is less than a day", "use 24 hours or more: the pass is daily")
+	}
 	for key, p := range map[string]float64{
-		"goalProbability": f.GoalProbability, "hazard.active": f.Hazard.Active, "hazard.inactive": f.Hazard.Inactive,
+		"goalProbability": f.GoalProbability, "completionProbability": f.CompletionProbability, "hazard.active": f.Hazard.Active, "hazard.inactive": f.Hazard.Inactive,
 		"hazard.never_linked": f.Hazard.NeverLinked, "hazard.unreachable": f.Hazard.Unreachable, "hazard.postJoin": f.Hazard.PostJoin,
 		"join.invited.ever": f.Join.Invited.Ever, "join.invited.daily": f.Join.Invited.Daily, "join.accepted.ever": f.Join.Accepted.Ever,
 		"join.accepted.daily": f.Join.Accepted.Daily, "join.lapsed.ever": f.Join.Lapsed.Ever, "join.lapsed.daily": f.Join.Lapsed.Daily,
@@ -298,6 +325,9 @@ func (c Config) validateOthers(faults *capability.Faults) {
 	if !(h.HalfLifeDays > 0) || h.AmberAt < 0 || h.GreenAt < h.AmberAt || h.GreenAt > 100 {
 		faults.Add("health", nil, "is out of bounds", "use a positive half-life and 0 <= amberAt <= greenAt <= 100")
 	}
+	if !(h.SoftReach > 0 && h.SoftReach <= 1) {
+		faults.Add("health.softReach", nil, "is out of bounds", "use more than 0, up to 1")
+	}
 	n := c.Nudges
 	if n.Cooldown < time.Hour || n.ConfirmAfter < 0 || n.StoreAfter < 0 || n.ClosingWithinDays < 0 || n.DailyCap < 1 {
 		faults.Add("nudges", nil, "is out of bounds", "use a cooldown of an hour or more and positive numbers")
@@ -307,14 +337,26 @@ func (c Config) validateOthers(faults *capability.Faults) {
 	}
 }
 
-// constants returns a hash of all constants that affect a forecast.
+// constants returns a hash of all constants that affect a forecast. The defaults of those that were
+// added later are left out, so that the hash is the one of releases that did not know them.
 func (c Config) constants() string {
+	except(&c.Forecast.CompletionProbability, defaultCompletion)
+	except(&c.Forecast.StaleAfter, defaultStaleAfter)
+	except(&c.Health.SoftReach, defaultSoftReach)
 	text, err := json.Marshal([]any{c.Forecast, c.Activity, c.Health})
 	if err != nil {
 		panic(err) // numbers in range always encode
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
+}
+
+// except sets a value to zero where it is the default.
+func except[T comparable](value *T, def T) {
+	if *value == def {
+		var zero T
+		*value = zero
+	}
 }
 
 func (c Config) keys() []capability.ConfigKey {
@@ -337,6 +379,8 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "forecast.resetPolicy", Value: string(f.ResetPolicy), Choices: []string{"reset", "carry"}, Summary: "What an interruption does to counted days."},
 		{Key: "forecast.horizonDays", Value: f.HorizonDays, Summary: "How many days ahead are estimated."},
 		{Key: "forecast.goalProbability", Value: f.GoalProbability, Summary: "What additional testers are counted for."},
+		{Key: "forecast.completionProbability", Value: f.CompletionProbability, Summary: "The probability that the completion date waits for."},
+		{Key: "forecast.staleAfterHours", Value: f.StaleAfter.Hours(), Summary: "How old the last daily pass may be for an estimate."},
 		{Key: "forecast.hazard", Value: map[string]any{"active": f.Hazard.Active, "inactive": f.Hazard.Inactive, "never_linked": f.Hazard.NeverLinked,
 			"unreachable": f.Hazard.Unreachable, "postJoin": f.Hazard.PostJoin}, Summary: "The chosen probability a day of leaving."},
 		{Key: "forecast.join", Value: map[string]any{"invited": join(f.Join.Invited), "accepted": join(f.Join.Accepted), "lapsed": join(f.Join.Lapsed)},
@@ -344,7 +388,7 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "activity", Value: map[string]any{"activeWithinDays": c.Activity.ActiveWithinDays, "lapseAfterInactiveDays": c.Activity.LapseAfterInactiveDays,
 			"lapseAfterUnreachableDays": c.Activity.LapseAfterUnreachableDays}, Summary: "What is active, and when an opt-in is presumed over."},
 		{Key: "health", Value: map[string]any{"weights": map[string]any{"recency": c.Health.Recency, "streak": c.Health.Streak, "reach": c.Health.Reach},
-			"halfLifeDays": c.Health.HalfLifeDays, "greenAt": c.Health.GreenAt, "amberAt": c.Health.AmberAt}, Summary: "How a tester's health is weighed."},
+			"halfLifeDays": c.Health.HalfLifeDays, "softReach": c.Health.SoftReach, "greenAt": c.Health.GreenAt, "amberAt": c.Health.AmberAt}, Summary: "How a tester's health is weighed."},
 		{Key: "nudges.cooldownHours", Value: c.Nudges.Cooldown.Hours(), Summary: "The least hours between two reminders of a tester."},
 		{Key: "nudges.confirmAfterHours", Value: c.Nudges.ConfirmAfter.Hours(), Summary: "How long a confirmation is waited for."},
 		{Key: "nudges.storeAfterHours", Value: c.Nudges.StoreAfter.Hours(), Summary: "How long an opt-in is waited for."},

@@ -9,9 +9,6 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// staleAfter is the age at which the last daily pass is too old for an estimate.
-const staleAfter = 36 * time.Hour
-
 // shownDays limits the snapshots in an estimate.
 const shownDays = 60
 
@@ -57,7 +54,7 @@ func (t *Testers) unknown(c Cohort, members []Member, now time.Time) string {
 	if c.Status == StatusClosed {
 		return "cohort_closed"
 	}
-	if now.Sub(time.UnixMilli(max(c.lastPass, c.created))) > staleAfter {
+	if now.Sub(time.UnixMilli(max(c.lastPass, c.created))) > t.cfg.Forecast.StaleAfter {
 		return "stale_snapshot"
 	}
 	for _, m := range members {
@@ -124,7 +121,7 @@ func (t *Testers) forecast(e *Estimates, c Cohort, members []Member, now time.Ti
 	expected = round(expected)
 	e.ExpectedOptedInAtBest = &expected
 	for h, q := range curve {
-		if q >= 0.5 && e.CompletionDate == nil {
+		if q >= f.CompletionProbability && e.CompletionDate == nil {
 			e.CompletionDate = optional.Text(dateOf(today + int64(h)))
 		}
 		e.Curve = append(e.Curve, CurvePoint{dateOf(today + int64(h)), round(q)})

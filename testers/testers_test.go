@@ -611,6 +611,9 @@ func TestChangedConstantsNeedAVersion(t *testing.T) {
 			"priors":  {Forecast: testers.Forecast{Join: testers.Joins{Lapsed: testers.Join{Ever: .2, Daily: .1}}}},
 			"days":    {Activity: testers.Activity{ActiveWithinDays: 4}},
 			"weights": {Health: testers.Health{Recency: .4, Streak: .4, Reach: .2}},
+			"goal":    {Forecast: testers.Forecast{CompletionProbability: .8}},
+			"age":     {Forecast: testers.Forecast{StaleAfter: 48 * time.Hour}},
+			"bounces": {Health: testers.Health{SoftReach: .25}},
 		} {
 			if err := start(cfg); err == nil || !strings.Contains(err.Error(), "forecast constants changed without modelVersion bump") {
 				t.Errorf("changed %s: %v, want a refusal", name, err)
@@ -623,6 +626,49 @@ func TestChangedConstantsNeedAVersion(t *testing.T) {
 			t.Errorf("as before: %v", err)
 		}
 	})
+}
+
+// TestConstantsAreConfiguration changes the constants that no prior or weight contains.
+func TestConstantsAreConfiguration(t *testing.T) {
+	cfg := testers.Config{CohortDefaults: testers.CohortDefaults{TargetSize: 1}}
+	completion := func(k *kittest.Kit) string {
+		join(t, k, "a@example.com")
+		report(t, k, "a@example.com", email.ReportSoftBounce)
+		k.RunJobs()
+		k.Clock.Advance(40 * time.Hour)
+		e := cohort(t, k).Forecast.Estimates
+		if e.CompletionDate == nil {
+			return ""
+		}
+		return *e.CompletionDate
+	}
+	if got := completion(compose(t, cfg)); got != "" {
+		t.Errorf("a pass 40 hours ago: completion on %s, want no estimate", got)
+	}
+	cfg.Forecast.StaleAfter = 48 * time.Hour
+	if got := completion(compose(t, cfg)); got == "" {
+		t.Error("a pass 40 hours ago is too old for a configured age of 48")
+	}
+	cfg.Forecast.CompletionProbability = .999
+	if got := completion(compose(t, cfg)); got != "" {
+		t.Errorf("completion on %s, want none at a probability of .999", got)
+	}
+	health := func(soft float64) int {
+		k := compose(t, testers.Config{Health: testers.Health{SoftReach: soft}})
+		m := join(t, k, "a@example.com")
+		user, err := k.Auth().CreateUser(t.Context(), auth.NewUser{Email: "a@example.com", EmailVerified: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Testers().Seen(t.Context(), user.ID, testers.Visit{}); err != nil {
+			t.Fatal(err)
+		}
+		report(t, k, "a@example.com", email.ReportSoftBounce)
+		return *member(t, k, m.ID).Health
+	}
+	if without, with := health(0), health(1); with-without != 10 {
+		t.Errorf("health %d with a soft bounce at .5, %d at 1; a weight of .2 makes it 10 more", without, with)
+	}
 }
 
 // TestNudgesCarryBothWaysOut sends all four kinds.
