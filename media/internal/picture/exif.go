@@ -28,6 +28,9 @@ type Location struct {
 const (
 	tagOrientation   = 0x0112
 	tagDateTime      = 0x0132
+	tagXMP           = 0x02bc
+	tagIPTC          = 0x83bb
+	tagPhotoshop     = 0x8649
 	tagExif          = 0x8769
 	tagGPS           = 0x8825
 	tagOriginalTime  = 0x9003
@@ -240,7 +243,8 @@ func (b block) place(at int) *Location {
 }
 
 // withoutPlace returns a copy of the block without its GPS directory and of the same length, so
-// that no other offset changes; ok is false if the block cannot be read.
+// that no other offset changes; ok is false if the block cannot be read or contains XMP or IPTC,
+// which may name the place.
 func withoutPlace(data []byte) (out []byte, ok bool) {
 	out = bytes.Clone(data)
 	b, first, ok := open(out)
@@ -253,7 +257,11 @@ func withoutPlace(data []byte) (out []byte, ok bool) {
 	}
 	found := false
 	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].tag != tagGPS {
+		switch list[i].tag {
+		case tagGPS:
+		case tagXMP, tagIPTC, tagPhotoshop:
+			return nil, false
+		default:
 			continue
 		}
 		if found || !b.blank(b.number(list[i]), first) {

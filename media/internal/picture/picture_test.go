@@ -13,6 +13,7 @@ import (
 	"image/gif"
 	"image/jpeg"
 	"image/png"
+	"maps"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -462,6 +463,66 @@ func TestHashesTellPicturesApart(t *testing.T) {
 	}
 	if Hash(image.NewGray(image.Rect(0, 0, 9, 9))) != 0 {
 		t.Error("want no hash of one colour")
+	}
+}
+
+// iptc returns the datasets of IPTC's second record as Photoshop's resource.
+func iptc(sets map[byte]string) []byte {
+	var data []byte
+	for _, n := range slices.Sorted(maps.Keys(sets)) {
+		data = append(data, 0x1c, 2, n)
+		data = append(binary.BigEndian.AppendUint16(data, uint16(len(sets[n]))), sets[n]...)
+	}
+	body := binary.BigEndian.AppendUint32([]byte("Photoshop 3.0\x008BIM\x04\x04\x00\x00"), uint32(len(data)))
+	return append(append(body, data...), make([]byte, len(data)%2)...)
+}
+
+func TestNamesOfPlacesAreRemovedWithThePlace(t *testing.T) {
+	const xmp = "http://ns.adobe.com/xap/1.0/\x00"
+	credit, city := iptc(map[byte]string{80: "Ada", 116: "© Ada"}), iptc(map[byte]string{80: "Ada", 90: "Porto"})
+	for name, c := range map[string]struct {
+		segments map[byte][]byte
+		kept     bool
+	}{
+		"credit in IPTC":              {map[byte][]byte{0xed: credit}, true},
+		"city in IPTC":                {map[byte][]byte{0xed: city}, false},
+		"credit in XMP":               {map[byte][]byte{0xe1: []byte(xmp + `<rdf:Description dc:creator="Ada" photoshop:ColorMode="3"/>`)}, true},
+		"city in XMP":                 {map[byte][]byte{0xe1: []byte(xmp + `<rdf:Description photoshop:City="Porto"/>`)}, false},
+		"state as an element":         {map[byte][]byte{0xe1: []byte(xmp + `<ps:State>Porto</ps:State>`)}, false},
+		"country":                     {map[byte][]byte{0xe1: []byte(xmp + `<rdf:Description photoshop:Country="Porto"/>`)}, false},
+		"country's code":              {map[byte][]byte{0xe1: []byte(xmp + `<rdf:Description Iptc4xmpCore:CountryCode="Porto"/>`)}, false},
+		"location":                    {map[byte][]byte{0xe1: []byte(xmp + `<rdf:Description Iptc4xmpCore:Location="Porto"/>`)}, false},
+		"location of the IPTC extras": {map[byte][]byte{0xe1: []byte(xmp + `<Iptc4xmpExt:LocationShown><x:Name>Porto</x:Name></Iptc4xmpExt:LocationShown>`)}, false},
+	} {
+		file := jpegOf(drawn(8, 8, 1), 80)
+		for marker, body := range c.segments {
+			segment := append(binary.BigEndian.AppendUint16([]byte{0xff, marker}, uint16(len(body)+2)), body...)
+			file = slices.Insert(file, 2, segment...)
+		}
+		clean, ok := Clean("image/jpeg", file, StripGPS)
+		if !ok || bytes.Contains(clean, []byte("Porto")) || bytes.Contains(clean, []byte("Ada")) != c.kept {
+			t.Errorf("%s: %q", name, clean[:min(len(clean), 160)])
+		}
+		if clean, ok := Clean("image/jpeg", file, StripNone); !ok || !bytes.Equal(clean, file) {
+			t.Errorf("%s: changed although nothing is to be removed", name)
+		}
+	}
+	// A name that goes on in the next segment.
+	half := len(city) - 3
+	rest := append([]byte(photoshopName), city[half:]...)
+	file := jpegOf(drawn(8, 8, 1), 80)
+	for _, body := range [][]byte{rest, city[:half]} {
+		file = slices.Insert(file, 2, append(binary.BigEndian.AppendUint16([]byte{0xff, 0xed}, uint16(len(body)+2)), body...)...)
+	}
+	if clean, ok := Clean("image/jpeg", file, StripGPS); !ok || bytes.Contains(clean, []byte(photoshopName)) {
+		t.Errorf("a part of the name is left: %q", clean[:80])
+	}
+	for _, tag := range []uint16{tagXMP, tagIPTC, tagPhotoshop} {
+		block := tagged(binary.BigEndian, 6)
+		binary.BigEndian.PutUint16(block[22:], tag) // instead of the time
+		if clean, _ := Clean("image/jpeg", jpegWith(jpegOf(drawn(8, 8, 1), 80), block), StripGPS); len(Metadata("image/jpeg", clean)) != len(upright(6)) {
+			t.Errorf("a block with tag %#x keeps %q", tag, Metadata("image/jpeg", clean))
+		}
 	}
 }
 

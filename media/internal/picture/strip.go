@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"regexp"
 	"slices"
 )
 
@@ -12,7 +13,7 @@ type Strip string
 
 // The amounts of metadata.
 const (
-	StripGPS  Strip = "gps"  // where the picture was taken
+	StripGPS  Strip = "gps"  // where the picture was taken, and what names it
 	StripAll  Strip = "all"  // everything but the orientation and the color profile
 	StripNone Strip = "none" // nothing
 )
@@ -139,10 +140,33 @@ func segments(data []byte, fn func(marker byte, body []byte) bool) {
 	}
 }
 
+// photoshopName begins the segments of a JPEG in which Photoshop stores resources, IPTC among them.
+const photoshopName = "Photoshop 3.0\x00"
+
+// iptcPlace finds the datasets of IPTC that name a place: content location, city, sublocation,
+// province, country.
+var iptcPlace = regexp.MustCompile("\x1c\x02[\x1a\x1b\x5a\x5c\x5f\x64\x65]")
+
+// xmpPlace finds the properties of XMP that are or name a place.
+var xmpPlace = regexp.MustCompile(`GPS|:(?:City|State|Country|Location|Sublocation|ProvinceState)`)
+
+// namesPlace reports whether the IPTC of a JPEG names a place. It may be split anywhere between
+// segments.
+func namesPlace(data []byte) bool {
+	var resources []byte
+	segments(data, func(marker byte, body []byte) bool {
+		if marker == 0xed {
+			resources = append(resources, bytes.TrimPrefix(body, []byte(photoshopName))...)
+		}
+		return true
+	})
+	return iptcPlace.Match(resources)
+}
+
 func cleanJPEG(data []byte, strip Strip) ([]byte, bool) {
 	out := bytes.NewBuffer(make([]byte, 0, len(data)))
 	out.Write([]byte{0xff, 0xd8})
-	ended := false
+	ended, namesPlace := false, strip == StripGPS && namesPlace(data)
 	segments(data, func(marker byte, body []byte) bool {
 		switch {
 		case marker == 0:
@@ -157,7 +181,7 @@ func cleanJPEG(data []byte, strip Strip) ([]byte, bool) {
 				return true
 			}
 			body = append([]byte(exifName), body...)
-		case strip == StripAll && dropped(marker), strip == StripGPS && marker == 0xe1 && bytes.Contains(body, []byte("GPS")),
+		case strip == StripAll && dropped(marker), strip == StripGPS && marker == 0xe1 && xmpPlace.Match(body), namesPlace && marker == 0xed,
 			marker == 0xe1 && bytes.HasPrefix(body, []byte("http://ns.adobe.com/xmp/extension/")):
 			return true
 		}
