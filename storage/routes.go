@@ -162,7 +162,7 @@ func (s *Storage) postCopy(c *capability.Call, body CopyTo) (Object, error) {
 
 // shareBody is the request body of a new share.
 type shareBody struct {
-	ExpiresInSeconds int64 `json:"expiresInSeconds,omitempty"`
+	ExpiresInSeconds *int64 `json:"expiresInSeconds,omitempty"`
 }
 
 // shareResponse has the token, which is shown only once.
@@ -171,10 +171,14 @@ type shareResponse struct {
 }
 
 func (s *Storage) postShare(c *capability.Call, body shareBody) (shareResponse, error) {
-	if body.ExpiresInSeconds < 0 || body.ExpiresInSeconds > int64(MaxShareTTL/time.Second) {
-		return shareResponse{}, capability.ErrInvalidRequest.Saying("expiresInSeconds is %d to %d.", MinShareTTL/time.Second, MaxShareTTL/time.Second)
+	ttl := DefaultShareTTL
+	if seconds := body.ExpiresInSeconds; seconds != nil {
+		if *seconds < int64(MinShareTTL/time.Second) || *seconds > int64(MaxShareTTL/time.Second) {
+			return shareResponse{}, capability.ErrInvalidRequest.Saying("expiresInSeconds is %d to %d.", MinShareTTL/time.Second, MaxShareTTL/time.Second)
+		}
+		ttl = time.Duration(*seconds) * time.Second
 	}
-	share, err := s.Share(c.Context(), caller(c), time.Duration(body.ExpiresInSeconds)*time.Second)
+	share, err := s.Share(c.Context(), caller(c), ttl)
 	return shareResponse{share}, err
 }
 

@@ -314,7 +314,9 @@ func TestSharesInBothForms(t *testing.T) {
 		r.later(edge)
 		r.do("", "GET", "/s/"+two.Share.Token, nil).want(410, "storage/share_expired")
 		r.do("", "GET", "/storage/share/"+two.Share.Token, nil).want(410, "storage/share_expired")
-		r.do("ada", "POST", "/storage/"+o.ID+"/shares", upload{"expiresInSeconds": 59}).want(400, "kit/invalid_request")
+		for _, seconds := range []int{0, 59, -1} {
+			r.do("ada", "POST", "/storage/"+o.ID+"/shares", upload{"expiresInSeconds": seconds}).want(400, "kit/invalid_request")
+		}
 		r.do("ada", "POST", "/storage/"+o.ID+"/shares", upload{"expiresInSeconds": 31536001}).want(400, "kit/invalid_request")
 	})
 }

@@ -4815,7 +4815,7 @@ export interface components {
         };
         StorageShareBodyInput: {
             /** Format: int64 */
-            expiresInSeconds?: number;
+            expiresInSeconds?: number | null;
         };
         StorageShareResponse: {
             share: components["schemas"]["StorageShare"];
