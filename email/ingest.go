@@ -15,7 +15,8 @@ func (e *Email) IngestMail(ctx context.Context, mail []byte) (applied int, err e
 }
 
 // Ingest applies reports of a provider which the caller has authenticated. A bounce or complaint
-// suppresses its address even if the message is unknown. It returns how many were applied.
+// suppresses its address even if the message is unknown; then the address is stored as a keyed hash,
+// unless a message to it is kept. It returns how many were applied.
 func (e *Email) Ingest(ctx context.Context, reports []Report) (applied int, err error) {
 	return e.ingest(ctx, "provider", true, reports)
 }

@@ -232,6 +232,13 @@ func (s store) jobsTo(ctx context.Context, userID, addressKey, quota string, lim
 		ORDER BY id LIMIT $4`, addressKey, quota, userID, limit)
 }
 
+// lockJobTo locks a job to an address until the end of the transaction, so that no erasure passes it;
+// it reports whether there is one.
+func (s store) lockJobTo(ctx context.Context, addressKey string) (found bool, err error) {
+	_, found, err = database.Get(ctx, s.db, scanText, `SELECT id FROM email_job WHERE address_key = $1 LIMIT 1 `+database.ForUpdate, addressKey)
+	return found, err
+}
+
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 
 // addressesOf lists the keys of the addresses to which a user's jobs were sent.

@@ -176,11 +176,21 @@ func (e *Email) ListSuppressions(ctx context.Context, f SuppressionFilter, page 
 }
 
 // suppressAfter suppresses an address because of the outcome of a message; a zero until means
-// forever.
+// forever. A report about no message of the kit may be one about a user who was erased: unless a
+// message to its address is kept, only the keyed hash of the address is stored.
 func (e *Email) suppressAfter(ctx context.Context, address string, reason Reason, source string, job Job, until time.Time) error {
 	key, err := e.subject(ctx, address)
 	if err != nil {
 		return err
+	}
+	if job.ID == "" {
+		kept, err := e.store.lockJobTo(ctx, address)
+		if err != nil {
+			return err
+		}
+		if !kept {
+			key.address = key.hash
+		}
 	}
 	row := suppressionRow{key: key, scope: ScopeAll, reason: reason, source: source, jobID: job.ID}
 	if !until.IsZero() {
@@ -194,10 +204,10 @@ func (e *Email) suppressAfter(ctx context.Context, address string, reason Reason
 	return err
 }
 
-// suppress adds a suppression, or extends the existing one, and fires the hook for a new one. It
-// runs inside a transaction.
+// suppress adds a suppression, or extends the existing one, and fires the hook for a new one that
+// has the address. It runs inside a transaction.
 func (e *Email) suppress(ctx context.Context, row suppressionRow, userID string) (added bool, err error) {
-	if added, err = e.store.suppress(ctx, row, e.host.DB.Now(ctx)); err != nil || !added {
+	if added, err = e.store.suppress(ctx, row, e.host.DB.Now(ctx)); err != nil || !added || row.key.address == row.key.hash {
 		return added, err
 	}
 	event := hooks.MailSuppressed{Address: row.key.address, Scope: string(row.scope), Reason: string(row.reason), UserID: userID}

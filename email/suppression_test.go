@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -416,6 +417,46 @@ func TestErasureMeetsABounce(t *testing.T) {
 			wantErased(t, db)
 		})
 	}
+}
+
+// TestReportAfterAnErasureStoresNoAddress checks that reports about messages that were erased still
+// suppress, by the hash alone, and that others name the address as before.
+func TestReportAfterAnErasureStoresNoAddress(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		s := open(t, db, email.Config{})
+		var told []string
+		s.hooks.MailSuppressed.In(func(_ context.Context, e hooks.MailSuppressed) error {
+			told = append(told, e.Address)
+			return nil
+		})
+		for _, address := range []string{"ada@example.com", "bob@example.com"} {
+			s.send(hello(address))
+		}
+		s.runJobs()
+		id := s.lastMail("ada@example.com").Header("Message-Id")
+		if _, err := s.Capability().Erase(t.Context(), capability.Person{ID: "ada", Emails: []string{"ada@example.com"}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // providers repeat their reports
+			if _, err := s.Ingest(t.Context(), []email.Report{
+				{Kind: email.ReportHardBounce, MessageID: id, Recipient: "Ada@example.com"},
+				{Kind: email.ReportComplaint, Recipient: "ada@example.com"},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantErased(t, db)
+		s.wantState(s.send(hello("ada@example.com")), email.StateSuppressed)
+		if len(told) > 0 {
+			t.Errorf("told of %s", told)
+		}
+		if _, err := s.Ingest(t.Context(), []email.Report{{Kind: email.ReportHardBounce, Recipient: "bob@example.com"}}); err != nil {
+			t.Fatal(err)
+		}
+		if held, _, err := s.Suppression(t.Context(), "bob@example.com"); err != nil || held.Address != "bob@example.com" || !slices.Equal(slices.Compact(told), []string{"bob@example.com"}) {
+			t.Errorf("of an address with a message: %+v, %v, told of %s", held, err, told)
+		}
+	})
 }
 
 func wantErased(t testing.TB, db *database.DB) {
