@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -41,11 +42,11 @@ type Response struct {
 func (k *Kit) Anonymous() *Client { return k.client(func(*http.Request) {}) }
 
 // User returns a client that acts as a user, created if absent, by an access token with the scopes.
-// It requires auth to be composed.
+// A user who was erased fails the test. It requires auth to be composed.
 func (k *Kit) User(userID string, scopes ...string) *Client {
 	k.t.Helper()
 	ctx := context.Background()
-	k.must(k.Auth().EnsureUser(ctx, userID))
+	k.ensureUser(ctx, userID)
 	return k.client(func(r *http.Request) {
 		// Each call has a new token, because the clock may have passed the expiry of the last.
 		token, err := k.Auth().IssueToken(ctx, userID, scopes, time.Minute)
@@ -55,11 +56,11 @@ func (k *Kit) User(userID string, scopes ...string) *Client {
 }
 
 // Browser returns a client that acts as a signed-in user, created if absent, by a session cookie
-// and its CSRF token. It requires auth to be composed.
+// and its CSRF token. A user who was erased fails the test. It requires auth to be composed.
 func (k *Kit) Browser(userID string) *Client {
 	k.t.Helper()
 	ctx := context.Background()
-	k.must(k.Auth().EnsureUser(ctx, userID))
+	k.ensureUser(ctx, userID)
 	session, err := k.Auth().CreateSession(ctx, userID)
 	k.must(err)
 	c := k.client(func(r *http.Request) {
@@ -68,6 +69,17 @@ func (k *Kit) Browser(userID string) *Client {
 	})
 	c.auth, c.session = k.Auth(), &session
 	return c
+}
+
+// ensureUser creates a user unless there is one, but none who was erased: a test that goes on as
+// that user would look at somebody else.
+func (k *Kit) ensureUser(ctx context.Context, userID string) {
+	k.t.Helper()
+	_, gone := k.Auth().User(ctx, userID)
+	if _, err := k.Erasure(ctx, userID); errors.Is(gone, auth.ErrUserNotFound) && err == nil {
+		k.t.Fatalf("kittest: user %s was erased; a user of the same id has to be created by Auth().EnsureUser", userID)
+	}
+	k.must(k.Auth().EnsureUser(ctx, userID))
 }
 
 // Bearing returns a client that sends this Authorization header.

@@ -1,12 +1,16 @@
 package kittest_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/kittest"
 )
 
@@ -33,4 +37,32 @@ func TestResponseThatIsCutOffFailsTheTest(t *testing.T) {
 	if p := <-ended; p != nil || !strings.Contains(f.why, "GET /torn") {
 		t.Errorf("the test ended by %v, failed for %q", p, f.why)
 	}
+}
+
+func TestErasedUserFailsTheTest(t *testing.T) {
+	f := &failing{TB: t}
+	k := kittest.New(f, kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}))
+	k.User("ada")
+	if err := k.EraseUser(t.Context(), "ada"); err != nil {
+		t.Fatal(err)
+	}
+	k.RunJobs()
+	for name, call := range map[string]func(){"User": func() { k.User("ada") }, "Browser": func() { k.Browser("ada") }} {
+		f.why = ""
+		ended := make(chan any, 1)
+		go func() {
+			defer func() { ended <- recover() }()
+			call()
+		}()
+		if p := <-ended; p != nil || !strings.Contains(f.why, "user ada was erased") {
+			t.Errorf("%s ended by %v, failed for %q", name, p, f.why)
+		}
+	}
+	if _, err := k.Auth().User(t.Context(), "ada"); !errors.Is(err, auth.ErrUserNotFound) {
+		t.Errorf("the erased user: %v", err)
+	}
+	if err := k.Auth().EnsureUser(t.Context(), "ada"); err != nil {
+		t.Fatal(err)
+	}
+	k.User("ada") // another one of the same id, which the test has made
 }
