@@ -32,6 +32,15 @@ type exportedCharge struct {
 	Refunds     []Refund         `json:"refunds"`
 }
 
+// revocation is an entitlement of a purchase that was taken away by hand, until the purchase is
+// repaired.
+type revocation struct {
+	PurchaseID  string          `json:"purchaseId"`
+	Entitlement string          `json:"entitlement"`
+	Reason      string          `json:"reason"`
+	RevokedAt   capability.Time `json:"revokedAt"`
+}
+
 // export emits the records of a user who buys for themselves. Purchases of organizations belong to
 // the organizations.
 func (p *Payments) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
@@ -73,6 +82,21 @@ func (p *Payments) export(ctx context.Context, person capability.Person, emit ca
 			}
 		}
 		if len(grants) < batchSize {
+			break
+		}
+	}
+	for after := (mask{}); ; {
+		list, err := p.store.revocations(ctx, subject, after, batchSize)
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			after = mask{r.PurchaseID, r.Entitlement}
+			if err := emit("entitlement_revocation", r); err != nil {
+				return err
+			}
+		}
+		if len(list) < batchSize {
 			return nil
 		}
 	}

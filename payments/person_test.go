@@ -2,11 +2,14 @@ package payments_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/payments"
@@ -68,6 +71,33 @@ func TestErasureMeetsAWebhook(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestExportHasWhatWasTakenAway: what, when and why.
+func TestExportHasWhatWasTakenAway(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		s := open(t, kit.WithDatabase(db))
+		for _, user := range []string{"ada", "bob"} {
+			s.deliver(ios, message{ID: user, Observations: []payments.Observation{s.pro(ios, user, user)}})
+			if _, err := s.Payments().Revoke(t.Context(), payments.RevokeRequest{Subject: subject(user), Entitlement: "pro", Reason: "asked by " + user}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		if err := s.Payments().Capability().Export(t.Context(), capability.Person{ID: "ada"}, func(kind string, record any) error {
+			if kind != "entitlement_revocation" {
+				return nil
+			}
+			text, err := json.Marshal(record)
+			got = append(got, string(text))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 || !strings.Contains(got[0], `"entitlement":"pro","reason":"asked by ada","revokedAt":"20`) {
+			t.Errorf("exported %s", got)
+		}
+	})
 }
 
 // TestErasureLeavesNoWordsOfStaff: why something was taken away can say who somebody

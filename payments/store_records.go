@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 )
 
@@ -458,6 +459,18 @@ const creditedQuery = `SELECT c.rail, c.charge_id FROM payments_purchase AS p JO
 func (s store) renewing(ctx context.Context, subject Subject) ([]*row, error) {
 	return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase WHERE subject_type = $1 AND subject_id = $2
 		AND will_renew AND status IN ('active', 'in_grace', 'on_hold', 'paused') ORDER BY id LIMIT 1000`, string(subject.Type), subject.ID)
+}
+
+// revocations lists what was taken away of a subject's purchases by hand, for export.
+func (s store) revocations(ctx context.Context, subject Subject, after mask, limit int) ([]revocation, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (r revocation, err error) {
+		var at int64
+		err = row.Scan(&r.PurchaseID, &r.Entitlement, &r.Reason, &at)
+		r.RevokedAt = capability.Millis(at)
+		return r, err
+	}, `SELECT purchase_id, entitlement, reason, revoked_at FROM payments_revocation WHERE subject_type = $1 AND subject_id = $2
+		AND (purchase_id, entitlement) > ($3, $4) ORDER BY purchase_id, entitlement LIMIT $5`,
+		string(subject.Type), subject.ID, after.purchaseID, after.entitlement, limit)
 }
 
 // allGrants lists what was ever given to a subject by hand, for export.
