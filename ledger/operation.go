@@ -126,10 +126,11 @@ func (op *operation) judge(payer, payee *Account) error {
 }
 
 // replay decides an operation whose ref is taken: it returns the first outcome if the facts are the
-// same, and a refusal otherwise. in is the second half if the first is a transfer.
+// same, and a refusal otherwise. A memo that was erased is no fact any more. in is the second half if
+// the first is a transfer.
 func (op *operation) replay(first, in Transaction) (outcome, error) {
 	same := first.Kind == op.kind && first.UserID == op.user() && first.Currency == op.currency &&
-		first.Amount == op.amount && first.Memo == op.memo
+		first.Amount == op.amount && (first.Memo == op.memo || first.MemoErased)
 	if op.kind == KindTransferOut {
 		same = same && in.UserID == op.payee
 	} else {

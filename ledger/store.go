@@ -11,7 +11,7 @@ import (
 // store is the ledger's SQL. Everything that writes runs inside a transaction.
 type store struct{ db *database.DB }
 
-const columns = `ref, user_id, currency, sequence, kind, amount, balance_after, held_after, related_ref, memo, created_at`
+const columns = `ref, user_id, currency, sequence, kind, amount, balance_after, held_after, related_ref, memo, memo_erased, created_at`
 
 const holdColumns = `ref, user_id, currency, amount, captured, status, created_at, COALESCE(settled_at, 0)`
 
@@ -41,7 +41,7 @@ func (s store) known(ctx context.Context, ref string) (first, in Transaction, ok
 func scanTransaction(row database.Scanner) (t Transaction, err error) {
 	var created int64
 	err = row.Scan(&t.Ref, &t.UserID, &t.Currency, &t.Sequence, &t.Kind, &t.Amount, &t.BalanceAfter, &t.HeldAfter,
-		&t.RelatedRef, &t.Memo, &created)
+		&t.RelatedRef, &t.Memo, &t.MemoErased, &created)
 	t.CreatedAt = capability.Millis(created)
 	return t, err
 }
@@ -111,7 +111,7 @@ func (s store) openHolds(ctx context.Context, userID string, limit int) ([]strin
 // emptyMemos empties the memos of some of a user's transactions: the one change
 // that the triggers let through.
 func (s store) emptyMemos(ctx context.Context, userID string, limit int) (int64, error) {
-	return s.db.Exec(ctx, `UPDATE ledger_transaction SET memo = '' WHERE ref IN
+	return s.db.Exec(ctx, `UPDATE ledger_transaction SET memo = '', memo_erased = TRUE WHERE ref IN
 		(SELECT ref FROM ledger_transaction WHERE user_id = $1 AND memo <> '' LIMIT $2)`, userID, limit)
 }
 

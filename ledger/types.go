@@ -91,6 +91,8 @@ type Transaction struct {
 	CreatedAt  capability.Time `json:"createdAt"`
 	// Replayed reports that the ref was used before and nothing was done now.
 	Replayed bool `json:"-"`
+	// MemoErased reports that there was a memo until its user's data was erased.
+	MemoErased bool `json:"-"`
 }
 
 // Transfer is the two halves of a transfer.
