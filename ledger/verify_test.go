@@ -27,7 +27,8 @@ func TestVerifyFinds(t *testing.T) {
 		belongs   = "a transaction of a hold has its hold"
 	)
 	forged := func(ref, user string, sequence int, kind string, related string) string {
-		return `INSERT INTO ledger_transaction VALUES ('` + ref + `', '` + user + `', 'coins', ` + string(rune('0'+sequence)) +
+		return `INSERT INTO ledger_transaction (ref, user_id, currency, sequence, kind, amount,
+			balance_after, held_after, related_ref, memo, created_at) VALUES ('` + ref + `', '` + user + `', 'coins', ` + string(rune('0'+sequence)) +
 			`, '` + kind + `', 1, 1, 0, '` + related + `', '', 0)`
 	}
 	damages := []struct {
