@@ -39,7 +39,7 @@ type assembly struct {
 
 // begin resolves what every capability runs on. After an error nothing can be built.
 func begin(o *options) (*assembly, error) {
-	k := &Kit{environment: cmp.Or(o.environment, capability.Sandbox), version: o.version, hooks: hooks.New()}
+	k := &Kit{environment: cmp.Or(o.environment, capability.Sandbox), version: o.version, hooks: hooks.New(), built: map[string]any{}}
 	k.log = o.log.With(slog.String("environment", k.environment))
 	k.sealing = o.sealing(k)
 	a := &assembly{o: o, kit: k, faults: capability.Faults{Capability: "kit"}}

@@ -50,29 +50,30 @@ type described func() capability.Capability
 // compose makes the option of one capability; build stores the capability in the kit. Only the
 // option names the constructor, so that a capability that is not composed is not linked. compose is
 // not generic over types that refer to [Kit], because the linker keeps every method of such a type.
-func compose(name, database string, build func(*assembly, capability.Host) (described, error)) Option {
+func compose(name, database string, build func(*assembly, capability.Host) (any, described, error)) Option {
 	return func(o *options) {
 		if _, ok := o.parts[name]; ok {
 			o.twice = append(o.twice, name)
 		}
 		o.parts[name] = part{cmp.Or(database, DefaultDatabase), func(a *assembly, host capability.Host) (capability.Capability, error) {
-			built, err := build(a, host)
+			built, describe, err := build(a, host)
 			if err != nil {
 				return capability.Capability{}, err
 			}
-			return built(), nil
+			a.kit.built[name] = built
+			return describe(), nil
 		}}
 	}
 }
 
 // WithAudit composes the append-only trail of who did what.
 func WithAudit(cfg audit.Config) Option {
-	return compose(audit.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.audit, err = audit.New(host, cfg, audit.Peers{})
+	return compose(audit.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := audit.New(host, cfg, audit.Peers{})
 		if err == nil {
-			a.kit.record = recorder(a.kit.audit)
+			a.kit.record = recorder(built)
 		}
-		return a.kit.audit.Capability, err
+		return built, built.Capability, err
 	})
 }
 
@@ -93,9 +94,9 @@ func recorder(trail *audit.Audit) mount.Recorder {
 // WithSecrets composes named, versioned, encrypted credentials and their
 // rotation.
 func WithSecrets(cfg secrets.Config) Option {
-	return compose(secrets.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.secrets, err = secrets.New(host, cfg, secrets.Peers{Audit: a.kit.audit})
-		return a.kit.secrets.Capability, err
+	return compose(secrets.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := secrets.New(host, cfg, secrets.Peers{Audit: a.kit.Audit()})
+		return built, built.Capability, err
 	})
 }
 
@@ -103,25 +104,25 @@ func WithSecrets(cfg secrets.Config) Option {
 // keys, and the manifest. Without it every control-plane route refuses with
 // controlplane/not_connected.
 func WithControlPlane(cfg controlplane.Config) Option {
-	return compose(controlplane.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+	return compose(controlplane.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
 		cfg.Bootstrap = cmp.Or(cfg.Bootstrap, os.Getenv("KIT_CONTROL_PLANE_CONNECTION"))
-		a.kit.controlPlane, err = controlplane.New(host, cfg,
-			controlplane.Peers{Audit: a.kit.audit, Composed: a.kit.Capabilities, Version: a.kit.version})
+		built, err := controlplane.New(host, cfg,
+			controlplane.Peers{Audit: a.kit.Audit(), Composed: a.kit.Capabilities, Version: a.kit.version})
 		if err == nil {
-			machines := a.kit.controlPlane.Machines()
+			machines := built.Machines()
 			a.kit.machines = &machines
 		}
-		return a.kit.controlPlane.Capability, err
+		return built, built.Capability, err
 	})
 }
 
 // WithEmail composes outbound mail: durable jobs, suppressions, tracking, and
 // in development a mailbox.
 func WithEmail(cfg email.Config) Option {
-	return compose(email.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.email, err = email.New(host, cfg, email.Peers{Audit: a.kit.audit})
-		a.kit.mailer = mail.New(a.kit.email)
-		return a.kit.email.Capability, err
+	return compose(email.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := email.New(host, cfg, email.Peers{Audit: a.kit.Audit()})
+		a.kit.mailer = mail.New(built)
+		return built, built.Capability, err
 	})
 }
 
@@ -129,63 +130,63 @@ func WithEmail(cfg email.Config) Option {
 // sign in: package auth/signin, unless Config.Library names another. Without it
 // every user route refuses with auth/unauthenticated.
 func WithAuth(cfg auth.Config) Option {
-	return compose(auth.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+	return compose(auth.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
 		if cfg.Library == nil {
 			cfg.Library = signin.New(signin.Config{})
 		}
-		a.kit.auth, err = auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Mailer: a.kit.mailer, Erase: a.kit.leaving(host)})
+		built, err := auth.New(host, cfg, auth.Peers{Audit: a.kit.Audit(), Mailer: a.kit.mailer, Erase: a.kit.leaving(host)})
 		if err == nil {
-			users := a.kit.auth.Users()
+			users := built.Users()
 			a.kit.users = &users
 		}
-		return a.kit.auth.Capability, err
+		return built, built.Capability, err
 	})
 }
 
 // WithLedger composes integer balances per user and currency.
 func WithLedger(cfg ledger.Config) Option {
-	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.ledger, err = ledger.New(host, cfg, ledger.Peers{Audit: a.kit.audit})
-		return a.kit.ledger.Capability, err
+	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := ledger.New(host, cfg, ledger.Peers{Audit: a.kit.Audit()})
+		return built, built.Capability, err
 	})
 }
 
 // WithPayments composes purchases and subscriptions from the rails it names,
 // resolved into entitlements. It needs secrets composed.
 func WithPayments(cfg payments.Config) Option {
-	return compose(payments.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.payments, err = payments.New(host, cfg, payments.Peers{
-			Secrets: a.kit.secrets, Ledger: a.kit.ledger, Audit: a.kit.audit, Users: a.kit.users})
-		return a.kit.payments.Capability, err
+	return compose(payments.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := payments.New(host, cfg, payments.Peers{
+			Secrets: a.kit.Secrets(), Ledger: a.kit.Ledger(), Audit: a.kit.Audit(), Users: a.kit.users})
+		return built, built.Capability, err
 	})
 }
 
 // WithStorage composes files of users: uploads by signed addresses, shares,
 // quotas, in a directory or on an S3 server.
 func WithStorage(cfg storage.Config) Option {
-	return compose(storage.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.storage, err = storage.New(host, cfg, storage.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
+	return compose(storage.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := storage.New(host, cfg, storage.Peers{Audit: a.kit.Audit(), Secrets: a.kit.Secrets()})
 		if err == nil {
-			a.kit.attachments = attachments(a.kit.storage)
+			a.kit.attachments = attachments(built)
 		}
-		return a.kit.storage.Capability, err
+		return built, built.Capability, err
 	})
 }
 
 // WithMedia composes pictures, films and sounds of users: smaller pictures,
 // placeholders, and what looks alike. It needs storage composed.
 func WithMedia(cfg media.Config) Option {
-	return compose(media.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.media, err = media.New(host, cfg, media.Peers{Storage: a.kit.storage, Audit: a.kit.audit})
-		return a.kit.media.Capability, err
+	return compose(media.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := media.New(host, cfg, media.Peers{Storage: a.kit.Storage(), Audit: a.kit.Audit()})
+		return built, built.Capability, err
 	})
 }
 
 // WithVector composes documents in named indexes, found by meaning and by word.
 func WithVector(cfg vector.Config) Option {
-	return compose(vector.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.vector, err = vector.New(host, cfg, vector.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
-		return a.kit.vector.Capability, err
+	return compose(vector.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := vector.New(host, cfg, vector.Peers{Audit: a.kit.Audit(), Secrets: a.kit.Secrets()})
+		return built, built.Capability, err
 	})
 }
 
@@ -250,41 +251,41 @@ func attachments(s *storage.Storage) support.Files {
 // WithSupport composes feedback threads from the app and from mail. The mail listener of
 // Config.Listen serves while [Kit.Run] runs.
 func WithSupport(cfg support.Config) Option {
-	return compose(support.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.support, err = support.New(host, cfg, support.Peers{
-			Audit: a.kit.audit, Secrets: a.kit.secrets, Email: a.kit.email, Auth: a.kit.auth, Files: a.kit.attachments})
+	return compose(support.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := support.New(host, cfg, support.Peers{
+			Audit: a.kit.Audit(), Secrets: a.kit.Secrets(), Email: a.kit.Email(), Auth: a.kit.Auth(), Files: a.kit.attachments})
 		if err == nil {
-			a.kit.listeners = append(a.kit.listeners, a.kit.support.Run)
+			a.kit.listeners = append(a.kit.listeners, built.Run)
 		}
-		return a.kit.support.Capability, err
+		return built, built.Capability, err
 	})
 }
 
 // WithTesters composes a closed test: the roster, invitations, reminders and a forecast. It needs
 // email. New fails when the constants of the forecast changed and its version did not.
 func WithTesters(cfg testers.Config) Option {
-	return compose(testers.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.testers, err = testers.New(host, cfg, testers.Peers{Audit: a.kit.audit, Email: a.kit.email, Auth: a.kit.auth})
+	return compose(testers.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := testers.New(host, cfg, testers.Peers{Audit: a.kit.Audit(), Email: a.kit.Email(), Auth: a.kit.Auth()})
 		if err == nil {
-			a.kit.prepare = append(a.kit.prepare, a.kit.testers.Prepare)
+			a.kit.prepare = append(a.kit.prepare, built.Prepare)
 		}
-		return a.kit.testers.Capability, err
+		return built, built.Capability, err
 	})
 }
 
 // WithLeaderboard composes ranked boards.
 func WithLeaderboard(cfg leaderboard.Config) Option {
-	return compose(leaderboard.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.leaderboard, err = leaderboard.New(host, cfg, leaderboard.Peers{Audit: a.kit.audit})
-		return a.kit.leaderboard.Capability, err
+	return compose(leaderboard.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := leaderboard.New(host, cfg, leaderboard.Peers{Audit: a.kit.Audit()})
+		return built, built.Capability, err
 	})
 }
 
 // WithRating composes skill ratings and experience points.
 func WithRating(cfg rating.Config) Option {
-	return compose(rating.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.rating, err = rating.New(host, cfg, rating.Peers{Audit: a.kit.audit, Friends: a.lateFriends()})
-		return a.kit.rating.Capability, err
+	return compose(rating.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := rating.New(host, cfg, rating.Peers{Audit: a.kit.Audit(), Friends: a.lateFriends()})
+		return built, built.Capability, err
 	})
 }
 
@@ -299,22 +300,22 @@ func (a *assembly) lateFriends() func(context.Context, []string) ([]string, erro
 // WithMultiplayer composes game sessions that the server decides: models in Go,
 // stakes through the ledger, and randomness that players can check.
 func WithMultiplayer(cfg multiplayer.Config) Option {
-	return compose(multiplayer.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.multiplayer, err = multiplayer.New(host, cfg,
-			multiplayer.Peers{Ledger: a.kit.ledger, Leaderboard: a.kit.leaderboard, Rating: a.kit.rating})
-		return a.kit.multiplayer.Capability, err
+	return compose(multiplayer.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := multiplayer.New(host, cfg,
+			multiplayer.Peers{Ledger: a.kit.Ledger(), Leaderboard: a.kit.Leaderboard(), Rating: a.kit.Rating()})
+		return built, built.Capability, err
 	})
 }
 
 // WithMatchmaking composes rooms with codes, invites, friends, a queue by skill, and presence.
 func WithMatchmaking(cfg matchmaking.Config) Option {
-	option := compose(matchmaking.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.matchmaking, err = matchmaking.New(host, cfg, matchmaking.Peers{
-			Audit: a.kit.audit, Auth: a.kit.auth, Rating: a.kit.rating, Multiplayer: a.kit.multiplayer})
+	option := compose(matchmaking.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := matchmaking.New(host, cfg, matchmaking.Peers{
+			Audit: a.kit.Audit(), Auth: a.kit.Auth(), Rating: a.kit.Rating(), Multiplayer: a.kit.Multiplayer()})
 		if err == nil {
-			a.kit.friends = a.kit.matchmaking.FriendsAmong
+			a.kit.friends = built.FriendsAmong
 		}
-		return a.kit.matchmaking.Capability, err
+		return built, built.Capability, err
 	})
 	return func(o *options) {
 		option(o)
@@ -325,9 +326,9 @@ func WithMatchmaking(cfg matchmaking.Config) Option {
 // WithEvents composes the outbox: the events that package hooks lists are sent to other services as
 // signed webhooks.
 func WithEvents(cfg events.Config) Option {
-	return compose(events.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
-		a.kit.events, err = events.New(host, cfg, events.Peers{Secrets: a.kit.secrets, Audit: a.kit.audit})
-		return a.kit.events.Capability, err
+	return compose(events.Name, cfg.Database, func(a *assembly, host capability.Host) (any, described, error) {
+		built, err := events.New(host, cfg, events.Peers{Secrets: a.kit.Secrets(), Audit: a.kit.Audit()})
+		return built, built.Capability, err
 	})
 }
 

@@ -21,8 +21,8 @@ func (k *Kit) Identify(next http.Handler) http.Handler {
 		}
 		r, info := k.mount.Identify(r)
 		w.Header().Set("X-Request-Id", info.RequestID)
-		if k.auth != nil {
-			_, _, _ = k.auth.Current(r) // notes the caller itself
+		if k.Auth() != nil {
+			_, _, _ = k.Auth().Current(r) // notes the caller itself
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -47,23 +47,9 @@ const migrationTimeout = 5 * time.Minute
 
 // Kit is a composed backend: an http.Handler and the capabilities behind it.
 type Kit struct {
-	audit        *audit.Audit
-	secrets      *secrets.Secrets
-	controlPlane *controlplane.ControlPlane
-	email        *email.Email
-	auth         *auth.Auth
-	ledger       *ledger.Ledger
-	vector       *vector.Vector
-	support      *support.Support
-	testers      *testers.Testers
-	storage      *storage.Storage
-	media        *media.Media
-	payments     *payments.Payments
-	leaderboard  *leaderboard.Leaderboard
-	rating       *rating.Rating
-	multiplayer  *multiplayer.Multiplayer
-	matchmaking  *matchmaking.Matchmaking
-	events       *events.Events
+	// built holds what New made of each capability, by its name. These are no fields of their own
+	// types, because the linker keeps the types of all that a type refers to.
+	built map[string]any
 
 	capabilities []capability.Capability
 	table        []mount.Entry
@@ -241,55 +227,106 @@ func (k *Kit) Rewrap(ctx context.Context) (changed int, err error) {
 }
 
 // Audit returns the composed capability, or nil.
-func (k *Kit) Audit() *audit.Audit { return k.audit }
+func (k *Kit) Audit() *audit.Audit {
+	built, _ := k.built[audit.Name].(*audit.Audit)
+	return built
+}
 
 // Secrets returns the composed capability, or nil.
-func (k *Kit) Secrets() *secrets.Secrets { return k.secrets }
+func (k *Kit) Secrets() *secrets.Secrets {
+	built, _ := k.built[secrets.Name].(*secrets.Secrets)
+	return built
+}
 
 // ControlPlane returns the composed capability, or nil.
-func (k *Kit) ControlPlane() *controlplane.ControlPlane { return k.controlPlane }
+func (k *Kit) ControlPlane() *controlplane.ControlPlane {
+	built, _ := k.built[controlplane.Name].(*controlplane.ControlPlane)
+	return built
+}
 
 // Email returns the composed capability, or nil.
-func (k *Kit) Email() *email.Email { return k.email }
+func (k *Kit) Email() *email.Email {
+	built, _ := k.built[email.Name].(*email.Email)
+	return built
+}
 
 // Auth returns the composed capability, or nil.
-func (k *Kit) Auth() *auth.Auth { return k.auth }
+func (k *Kit) Auth() *auth.Auth {
+	built, _ := k.built[auth.Name].(*auth.Auth)
+	return built
+}
 
 // Ledger returns the composed capability, or nil.
-func (k *Kit) Ledger() *ledger.Ledger { return k.ledger }
+func (k *Kit) Ledger() *ledger.Ledger {
+	built, _ := k.built[ledger.Name].(*ledger.Ledger)
+	return built
+}
 
 // Vector returns the composed capability, or nil.
-func (k *Kit) Vector() *vector.Vector { return k.vector }
+func (k *Kit) Vector() *vector.Vector {
+	built, _ := k.built[vector.Name].(*vector.Vector)
+	return built
+}
 
 // Support returns the composed capability, or nil.
-func (k *Kit) Support() *support.Support { return k.support }
+func (k *Kit) Support() *support.Support {
+	built, _ := k.built[support.Name].(*support.Support)
+	return built
+}
 
 // Testers returns the composed capability, or nil.
-func (k *Kit) Testers() *testers.Testers { return k.testers }
+func (k *Kit) Testers() *testers.Testers {
+	built, _ := k.built[testers.Name].(*testers.Testers)
+	return built
+}
 
 // Storage returns the composed capability, or nil.
-func (k *Kit) Storage() *storage.Storage { return k.storage }
+func (k *Kit) Storage() *storage.Storage {
+	built, _ := k.built[storage.Name].(*storage.Storage)
+	return built
+}
 
 // Media returns the composed capability, or nil.
-func (k *Kit) Media() *media.Media { return k.media }
+func (k *Kit) Media() *media.Media {
+	built, _ := k.built[media.Name].(*media.Media)
+	return built
+}
 
 // Payments returns the composed capability, or nil.
-func (k *Kit) Payments() *payments.Payments { return k.payments }
+func (k *Kit) Payments() *payments.Payments {
+	built, _ := k.built[payments.Name].(*payments.Payments)
+	return built
+}
 
 // Leaderboard returns the composed capability, or nil.
-func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }
+func (k *Kit) Leaderboard() *leaderboard.Leaderboard {
+	built, _ := k.built[leaderboard.Name].(*leaderboard.Leaderboard)
+	return built
+}
 
 // Rating returns the composed capability, or nil.
-func (k *Kit) Rating() *rating.Rating { return k.rating }
+func (k *Kit) Rating() *rating.Rating {
+	built, _ := k.built[rating.Name].(*rating.Rating)
+	return built
+}
 
 // Multiplayer returns the composed capability, or nil.
-func (k *Kit) Multiplayer() *multiplayer.Multiplayer { return k.multiplayer }
+func (k *Kit) Multiplayer() *multiplayer.Multiplayer {
+	built, _ := k.built[multiplayer.Name].(*multiplayer.Multiplayer)
+	return built
+}
 
 // Matchmaking returns the composed capability, or nil.
-func (k *Kit) Matchmaking() *matchmaking.Matchmaking { return k.matchmaking }
+func (k *Kit) Matchmaking() *matchmaking.Matchmaking {
+	built, _ := k.built[matchmaking.Name].(*matchmaking.Matchmaking)
+	return built
+}
 
 // Events returns the composed capability, or nil.
-func (k *Kit) Events() *events.Events { return k.events }
+func (k *Kit) Events() *events.Events {
+	built, _ := k.built[events.Name].(*events.Events)
+	return built
+}
 
 // Database returns the binding DB, for the application's own rows: what runs
 // inside its InTx commits together with what capabilities write there.

@@ -84,10 +84,10 @@ func (k *Kit) ExportUser(ctx context.Context, userID string, w io.Writer) error 
 // person returns the user with the addresses that auth knows.
 func (k *Kit) person(ctx context.Context, userID string) (capability.Person, error) {
 	person := capability.Person{ID: userID}
-	if err := capability.CheckUserID(userID); err != nil || k.auth == nil {
+	if err := capability.CheckUserID(userID); err != nil || k.Auth() == nil {
 		return person, err
 	}
-	addresses, err := k.auth.Addresses(ctx, userID)
+	addresses, err := k.Auth().Addresses(ctx, userID)
 	person.Emails = addresses
 	return person, err
 }
@@ -214,15 +214,15 @@ func union(lists ...[]string) []string {
 
 // lockOut disables the user and ends their sessions, so that no new rows appear behind the job.
 func (k *Kit) lockOut(ctx context.Context, userID string) error {
-	if k.auth == nil {
+	if k.Auth() == nil {
 		return nil
 	}
-	if _, err := k.auth.User(ctx, userID); errors.Is(err, auth.ErrUserNotFound) {
+	if _, err := k.Auth().User(ctx, userID); errors.Is(err, auth.ErrUserNotFound) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	return k.auth.DisableUser(ctx, userID)
+	return k.Auth().DisableUser(ctx, userID)
 }
 
 // Erasure returns how far the erasure of a user is, or [ErrNoErasure].
@@ -290,7 +290,7 @@ func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 // erased returns the person to erase, with the addresses that nobody else has proved meanwhile.
 func (k *Kit) erased(ctx context.Context, userID string) (capability.Person, error) {
 	person, err := k.person(ctx, userID)
-	if err != nil || k.auth == nil {
+	if err != nil || k.Auth() == nil {
 		return person, err
 	}
 	addresses, err := erasedAddresses(ctx, k.Database(), userID)
@@ -298,7 +298,7 @@ func (k *Kit) erased(ctx context.Context, userID string) (capability.Person, err
 		return person, err
 	}
 	for _, address := range addresses {
-		owner, found, err := k.auth.UserByEmail(ctx, address)
+		owner, found, err := k.Auth().UserByEmail(ctx, address)
 		if err != nil {
 			return person, err
 		}

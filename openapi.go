@@ -14,8 +14,8 @@ import (
 // the application mounts it.
 func (k *Kit) OpenAPI() ([]byte, error) {
 	d := openapi.Description{Title: "Kit", Version: k.version, Server: k.BaseURL()}
-	if k.auth != nil {
-		d.SessionCookie = k.auth.SessionCookieName()
+	if k.Auth() != nil {
+		d.SessionCookie = k.Auth().SessionCookieName()
 	}
 	for _, e := range k.table {
 		if library := k.libraryRows(e); len(library) > 0 {
@@ -31,10 +31,10 @@ func (k *Kit) OpenAPI() ([]byte, error) {
 // libraryRows returns the routes of the sign-in library, which replace the row that forwards to it.
 func (k *Kit) libraryRows(e mount.Entry) (rows []openapi.Row) {
 	prefix, ok := strings.CutSuffix(e.Route.Path, "/*")
-	if k.auth == nil || !ok || e.Route.Method != capability.Any || e.Domain != k.auth.Capability().Domain() {
+	if k.Auth() == nil || !ok || e.Route.Method != capability.Any || e.Domain != k.Auth().Capability().Domain() {
 		return nil
 	}
-	for _, r := range k.auth.LibraryRoutes() {
+	for _, r := range k.Auth().LibraryRoutes() {
 		summary := r.Summary
 		if summary == "" {
 			summary = "Of the sign-in library."

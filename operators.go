@@ -22,7 +22,7 @@ func (k *Kit) RetryJob(ctx context.Context, id string) (ok bool, err error) {
 			if ok, err = b.queue.Retry(ctx, id); err != nil || !ok {
 				return err
 			}
-			return k.audit.Record(ctx, audit.Event{Action: "kit/job_retried",
+			return k.Audit().Record(ctx, audit.Event{Action: "kit/job_retried",
 				Subject: audit.Target{Type: "job", ID: id}, Detail: map[string]string{"binding": job.Binding}})
 		})
 		return ok, err
