@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/emersion/go-message"
+
+	"github.com/kitbackend/kit/internal/charset"
 )
 
 // Bounds of reading a report.
@@ -32,7 +34,7 @@ func ParseReport(mail []byte) []Report {
 			mail = mail[end+1:]
 		}
 	}
-	entity, err := message.Read(bytes.NewReader(mail))
+	entity, err := charset.ReadMail(bytes.NewReader(mail))
 	if entity == nil || (err != nil && !message.IsUnknownCharset(err) && !message.IsUnknownEncoding(err)) {
 		return nil
 	}

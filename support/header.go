@@ -2,15 +2,12 @@ package support
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"mime"
 	"net/mail"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/emersion/go-message/charset"
-	"golang.org/x/text/encoding/charmap"
+	"github.com/kitbackend/kit/internal/charset"
 )
 
 // The bounds of a mail's header.
@@ -117,7 +114,7 @@ func (h header) count(name string) (n int) {
 // text returns the decoded value of a field.
 func (h header) text(name string) string { return decodeWords(h.get(name)) }
 
-var words = mime.WordDecoder{CharsetReader: charsetReader}
+var words = mime.WordDecoder{CharsetReader: charset.Reader}
 
 // decodeWords decodes encoded words and bytes without a declared charset.
 func decodeWords(value string) string {
@@ -133,26 +130,8 @@ func decodeWords(value string) string {
 
 // latin decodes text as Windows-1252, which has a character for nearly all bytes.
 func latin(text string) string {
-	decoded, err := charmap.Windows1252.NewDecoder().String(text)
-	if err != nil {
-		return strings.ToValidUTF8(text, "\ufffd")
-	}
-	return decoded
-}
-
-var errCharset = errors.New("support: unknown charset")
-
-// charsetReader decodes a charset by go-message, which knows the charsets of mail.
-func charsetReader(name string, r io.Reader) (decoded io.Reader, err error) {
-	defer func() { // names are untrusted
-		if recover() != nil {
-			decoded, err = nil, errCharset
-		}
-	}()
-	if len(name) > 40 {
-		return nil, errCharset
-	}
-	return charset.Reader(strings.ToLower(strings.Trim(name, `"' `)), r)
+	decoded, _ := charset.Decode("windows-1252", []byte(text))
+	return string(decoded)
 }
 
 // param returns a parameter of Content-Type or Content-Disposition, also from malformed values.

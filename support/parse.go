@@ -7,6 +7,8 @@ import (
 	"mime/quotedprintable"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kitbackend/kit/internal/charset"
 )
 
 // The bounds of the parts of a mail that are read.
@@ -243,10 +245,8 @@ func (w *walker) leaf(kind string, h header, body []byte) {
 func (w *walker) charset(h header, text []byte) string {
 	name := param(h.get("content-type"), "charset")
 	if name != "" && !strings.EqualFold(name, "utf-8") && !strings.EqualFold(name, "us-ascii") {
-		if r, err := charsetReader(name, bytes.NewReader(text)); err == nil {
-			if decoded, err := io.ReadAll(io.LimitReader(r, 4*maxDecoded)); err == nil {
-				return string(decoded)
-			}
+		if decoded, ok := charset.Decode(name, text); ok {
+			return string(decoded)
 		}
 		w.warn(warnCharset)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/emersion/go-message"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/kitbackend/kit/internal/charset"
 )
 
 // Mail is a parsed mail of the mailbox.
@@ -46,7 +48,7 @@ var webAddress = regexp.MustCompile(`https?://[^\s<>"')\]]+`)
 // parse parses a message; parts that cannot be read remain in Source.
 func parse(mailID, to string, source []byte, at time.Time) Mail {
 	m := Mail{ID: mailID, To: to, KeptAt: at, Source: source}
-	entity, err := message.Read(bytes.NewReader(source))
+	entity, err := charset.ReadMail(bytes.NewReader(source))
 	if entity == nil || (err != nil && !message.IsUnknownCharset(err)) {
 		return m
 	}
