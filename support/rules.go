@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/kitbackend/kit/internal/lazy"
 )
 
 // evidence is what the rules find in a message.
@@ -144,17 +146,21 @@ func (t *table) score(words []string) (sum int) {
 	return sum
 }
 
-var (
-	byCategory = func() map[string]*table {
-		tables := make(map[string]*table)
-		for category, list := range terms {
-			tables[category] = compile(list)
-		}
-		return tables
-	}()
-	urgentTable, goodTable, badTable = compile(urgentTerms), compile(goodTerms), compile(badTerms)
-	angerTable, lowTable             = compile(angerTerms), compile(lowTerms)
-)
+// tables are the compiled terms.
+type tables struct {
+	byCategory                    map[string]*table
+	urgent, low, good, bad, anger *table
+}
+
+var compiled lazy.Value[tables]
+
+func compileAll() tables {
+	byCategory := make(map[string]*table)
+	for category, list := range terms {
+		byCategory[category] = compile(list)
+	}
+	return tables{byCategory, compile(urgentTerms), compile(lowTerms), compile(goodTerms), compile(badTerms), compile(angerTerms)}
+}
 
 // maxWord bounds the length of a word in bytes, and so that of a phrase.
 const maxWord = 40
@@ -173,18 +179,19 @@ func tokens(text string) []string {
 // evidence applies the rules to a thread.
 func (s *Support) evidence(t Thread, messages []Message, text string) evidence {
 	e := evidence{scores: make(map[string]int), authFailed: t.authFailed}
+	rules := compiled.Get(compileAll)
 	subject, body := tokens(t.Subject), tokens(text)
-	for category, table := range byCategory {
+	for category, table := range rules.byCategory {
 		e.scores[category] = 2*table.score(subject) + table.score(body)
 	}
 	for _, own := range s.cfg.Categories {
-		if byCategory[own.Key] == nil {
+		if rules.byCategory[own.Key] == nil {
 			e.scores[own.Key] = ownTable(own).score(append(subject, body...))
 		}
 	}
 	all := append(subject, body...)
-	e.urgent = urgentTable.score(all) - lowTable.score(all)
-	e.mood, e.anger = goodTable.score(all)-badTable.score(all), angerTable.score(all)
+	e.urgent = rules.urgent.score(all) - rules.low.score(all)
+	e.mood, e.anger = rules.good.score(all)-rules.bad.score(all), rules.anger.score(all)
 	if shouting(t.Subject + " " + text) {
 		e.anger++
 	}

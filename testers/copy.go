@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/kitbackend/kit/internal/lazy"
 )
 
 // The rules of custom reminder texts. The word lists are in English, Spanish, German, French and
@@ -24,31 +26,38 @@ const (
 	ruleUnsafe        = "unsafe_text"
 )
 
-// wordRules are matched in order against folded text. A match of a negatable rule that follows a
-// negation is allowed, as in "no reward is given".
-var wordRules = []struct {
+// wordRule is matched against folded text. A match of a negatable rule that follows a negation is
+// allowed, as in "no reward is given".
+type wordRule struct {
 	rule      string
 	negatable bool
 	words     *regexp.Regexp
-}{
-	{ruleIncentive, true, words(`gift ?cards?`, `vouchers?`, `rewards?`, `rewarded`, `prizes?`, `cash`, `pay you`, `paid`, `payment`, `get money`, `refunds?`,
-		`tarjetas? regalo`, `recompensas?`, `premios?`, `dinero`, `te pagamos`, `reembolsos?`,
-		`gutscheine?`, `belohnung(en)?`, `preise? gewinnen`, `bezahlt`, `bargeld`, `geld`,
-		`cartes? cadeaux?`, `recompenses?`, `remuneres?`, `argent`, `bons? d'achat`, `dinheiro`, `vale-presente`, `pagamos`)},
-	{ruleIncentive, true, regexp.MustCompile(`(?:[$€£¥]\s?\d|\b\d+(?:[.,]\d+)?\s?(?:[$€£¥]|usd\b|eur\b|gbp\b|dollars?\b|euros?\b))`)},
-	{ruleReview, true, words(`5[ -]?stars?`, `five[ -]?stars?`, `rate us`, `(leave|write) (us )?a (good |nice |positive )?review`, `positive reviews?`,
-		`5 estrellas`, `cinco estrellas`, `dejanos una resena`, `5 sterne`, `fünf sterne`, `bewerte uns`, `5 etoiles`, `cinq etoiles`, `notez-nous`,
-		`5 estrelas`, `avalie-nos`)},
-	{ruleFake, true, words(`fake accounts?`, `dummy accounts?`, `emulators?`, `just open it`, `multiple accounts`, `second account`, `several accounts`,
-		`cuentas? falsas?`, `varias cuentas`, `emulador(es)?`, `fake-konten`, `mehrere konten`, `mehrere accounts`, `faux comptes?`, `plusieurs comptes`,
-		`emulateurs?`, `contas? falsas?`, `varias contas`)},
-	{ruleImpersonation, true, words(`from google`, `google requires you`, `google play team`, `official play team`, `on behalf of google`, `from apple`,
-		`de parte de google`, `equipo de google`, `von google`, `google-team`, `de la part de google`, `equipe google`, `da google`, `equipe do google`)},
-	{rulePressure, false, words(`must not uninstall`, `may not uninstall`, `never uninstall`, `not allowed to (leave|uninstall)`, `legal action`, `you will be sued`,
-		`breach of contract`, `no puedes desinstalar`, `acciones legales`, `darfst nicht deinstallieren`, `rechtliche schritte`,
-		`interdit de desinstaller`, `poursuites judiciaires`, `nao pode desinstalar`, `acao judicial`)},
-	{ruleOptOut, false, words(`do not unsubscribe`, `don't unsubscribe`, `do not opt[ -]?out`, `don't opt[ -]?out`, `cannot unsubscribe`, `ignore the (opt-out|unsubscribe) link`,
-		`no te des de baja`, `nicht abmelden`, `ne vous desabonnez pas`, `nao cancele a inscricao`)},
+}
+
+var compiledRules lazy.Value[[]wordRule]
+
+// wordRules returns the rules in the order of matching.
+func wordRules() []wordRule {
+	return []wordRule{
+		{ruleIncentive, true, words(`gift ?cards?`, `vouchers?`, `rewards?`, `rewarded`, `prizes?`, `cash`, `pay you`, `paid`, `payment`, `get money`, `refunds?`,
+			`tarjetas? regalo`, `recompensas?`, `premios?`, `dinero`, `te pagamos`, `reembolsos?`,
+			`gutscheine?`, `belohnung(en)?`, `preise? gewinnen`, `bezahlt`, `bargeld`, `geld`,
+			`cartes? cadeaux?`, `recompenses?`, `remuneres?`, `argent`, `bons? d'achat`, `dinheiro`, `vale-presente`, `pagamos`)},
+		{ruleIncentive, true, regexp.MustCompile(`(?:[$€£¥]\s?\d|\b\d+(?:[.,]\d+)?\s?(?:[$€£¥]|usd\b|eur\b|gbp\b|dollars?\b|euros?\b))`)},
+		{ruleReview, true, words(`5[ -]?stars?`, `five[ -]?stars?`, `rate us`, `(leave|write) (us )?a (good |nice |positive )?review`, `positive reviews?`,
+			`5 estrellas`, `cinco estrellas`, `dejanos una resena`, `5 sterne`, `fünf sterne`, `bewerte uns`, `5 etoiles`, `cinq etoiles`, `notez-nous`,
+			`5 estrelas`, `avalie-nos`)},
+		{ruleFake, true, words(`fake accounts?`, `dummy accounts?`, `emulators?`, `just open it`, `multiple accounts`, `second account`, `several accounts`,
+			`cuentas? falsas?`, `varias cuentas`, `emulador(es)?`, `fake-konten`, `mehrere konten`, `mehrere accounts`, `faux comptes?`, `plusieurs comptes`,
+			`emulateurs?`, `contas? falsas?`, `varias contas`)},
+		{ruleImpersonation, true, words(`from google`, `google requires you`, `google play team`, `official play team`, `on behalf of google`, `from apple`,
+			`de parte de google`, `equipo de google`, `von google`, `google-team`, `de la part de google`, `equipe google`, `da google`, `equipe do google`)},
+		{rulePressure, false, words(`must not uninstall`, `may not uninstall`, `never uninstall`, `not allowed to (leave|uninstall)`, `legal action`, `you will be sued`,
+			`breach of contract`, `no puedes desinstalar`, `acciones legales`, `darfst nicht deinstallieren`, `rechtliche schritte`,
+			`interdit de desinstaller`, `poursuites judiciaires`, `nao pode desinstalar`, `acao judicial`)},
+		{ruleOptOut, false, words(`do not unsubscribe`, `don't unsubscribe`, `do not opt[ -]?out`, `don't opt[ -]?out`, `cannot unsubscribe`, `ignore the (opt-out|unsubscribe) link`,
+			`no te des de baja`, `nicht abmelden`, `ne vous desabonnez pas`, `nao cancele a inscricao`)},
+	}
 }
 
 func words(list ...string) *regexp.Regexp {
@@ -120,7 +129,7 @@ func (t *Testers) offends(text string, most int, lines bool, storeURL string) (r
 		}
 	}
 	folded := fold(text)
-	for _, r := range wordRules {
+	for _, r := range compiledRules.Get(wordRules) {
 		for _, at := range r.words.FindAllStringIndex(folded, -1) {
 			if r.negatable && negation.MatchString(folded[max(0, at[0]-60):at[0]]) {
 				continue

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/image/draw"
+
+	"github.com/kitbackend/kit/internal/lazy"
 )
 
 // hashSide is the side of the picture that is hashed.
@@ -21,12 +23,13 @@ func Hash(img image.Image) uint64 {
 	if flat(gray) {
 		return 0
 	}
+	waves := hashCosines.Get(newCosines)
 	var low [8][8]float64
 	for v := range low {
 		for u := range low[v] {
 			for y := range hashSide {
 				for x := range hashSide {
-					low[v][u] += gray[y][x] * cosines[u+1][x] * cosines[v+1][y]
+					low[v][u] += gray[y][x] * waves[u+1][x] * waves[v+1][y]
 				}
 			}
 		}
@@ -47,14 +50,19 @@ func Hash(img image.Image) uint64 {
 }
 
 // cosines are the cosines of the transform used by the hash.
-var cosines = func() (waves [9][hashSide]float64) {
+type cosines [9][hashSide]float64
+
+var hashCosines lazy.Value[*cosines]
+
+func newCosines() *cosines {
+	waves := new(cosines)
 	for u := range waves {
 		for x := range waves[u] {
 			waves[u][x] = math.Cos(math.Pi * float64(u) * (float64(x) + 0.5) / hashSide)
 		}
 	}
 	return waves
-}()
+}
 
 // luma scales a picture to a square of brightness values, on white.
 func luma(img image.Image, side int) [hashSide][hashSide]float64 {
