@@ -30,10 +30,9 @@ type typed[C, S any] struct {
 	// sure reports that every encoded S matches its schema, because the schema is inferred from the
 	// type.
 	sure bool
-	// flat reports that a copy of C shares no memory with it, so that decoded rules can be passed
-	// to the model again. recent caches decoded rules.
-	flat   bool
-	recent [8]atomic.Pointer[decoded[C]]
+	// configs and states copy decoded rules and states. recent caches decoded rules.
+	configs, states copier
+	recent          [8]atomic.Pointer[decoded[C]]
 }
 
 // decoded is stored rules with their decoded form.
@@ -156,23 +155,41 @@ func (t *typed[C, S]) decode(in input) (c Context[C], s S, err error) {
 	if c.Config, err = t.config(in.rules); err != nil {
 		return c, s, err
 	}
-	if in.state != nil && json.Unmarshal(in.state, &s) != nil {
-		return c, s, t.fault("State", "does not decode")
+	s, err = t.decodeState(in)
+	return c, s, err
+}
+
+// decodeState decodes a state that no call before has decoded.
+func (t *typed[C, S]) decodeState(in input) (s S, err error) {
+	caches := in.decoded != nil && t.states.ok
+	if caches {
+		if known, ok := in.decoded.Load().(*S); ok {
+			return fresh(t.states, *known), nil
+		}
 	}
-	return c, s, nil
+	if in.state != nil && json.Unmarshal(in.state, &s) != nil {
+		return s, t.fault("State", "does not decode")
+	}
+	if caches {
+		known := s
+		in.decoded.Store(&known)
+		s = fresh(t.states, s)
+	}
+	return s, nil
 }
 
 // config decodes rules, or returns cached ones.
 func (t *typed[C, S]) config(raw json.RawMessage) (rules C, err error) {
 	place := &t.recent[maphash.Bytes(seedOfRecent, raw)%uint64(len(t.recent))]
-	if known := place.Load(); t.flat && known != nil && bytes.Equal(known.raw, raw) {
-		return known.rules, nil
+	if known := place.Load(); known != nil && bytes.Equal(known.raw, raw) {
+		return fresh(t.configs, known.rules), nil
 	}
 	if json.Unmarshal(raw, &rules) != nil {
 		return rules, t.fault("Config", "does not decode")
 	}
-	if t.flat {
+	if t.configs.ok {
 		place.Store(&decoded[C]{raw, rules})
+		rules = fresh(t.configs, rules)
 	}
 	return rules, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -143,6 +144,7 @@ type input struct {
 	seed      []byte
 	cursor    int64
 	state     json.RawMessage
+	decoded   *atomic.Value // caches the decoded state; may be nil
 }
 
 // played is the result of one call of a model.
@@ -181,6 +183,7 @@ func Define[C, S any](d Definition[C, S]) Model {
 		m.fault = fmt.Errorf("the schema of the state: %w", stateErr)
 	}
 	m.engine = &typed[C, S]{Definition: d, rules: rules, state: state,
-		sure: d.State == nil && stateErr == nil && encodesAsTyped(reflect.TypeFor[S]()), flat: isFlat(reflect.TypeFor[C]())}
+		sure:    d.State == nil && stateErr == nil && encodesAsTyped(reflect.TypeFor[S]()),
+		configs: copierOf(reflect.TypeFor[C]()), states: copierOf(reflect.TypeFor[S]())}
 	return m
 }

@@ -53,7 +53,7 @@ func appendText(b []byte, text string) []byte {
 // changes returns the operations that change a player's view of a session into a later one. Members
 // that never change during a session are not compared, and others are encoded only if they differ.
 func changes(from, to *View) (ops []operation, err error) {
-	var d differ
+	d := make(differ, 0, 8)
 	compare := func(name string, from, to any) {
 		old, failed := json.Marshal(from)
 		fresh, failedToo := json.Marshal(to)
@@ -104,7 +104,7 @@ func (d differ) value(path string, from, to []byte) differ {
 	if from[0] == to[0] { // if both are strings, numbers or literals, the whole value is replaced
 		switch from[0] {
 		case '{':
-			return d.object(path, members(from), members(to))
+			return d.object(path, from, to)
 		case '[':
 			return d.array(path, elements(from), elements(to))
 		}
@@ -114,13 +114,17 @@ func (d differ) value(path string, from, to []byte) differ {
 
 // object compares members pairwise if both objects have the same names in the same order, as the
 // encodings of one struct do.
-func (d differ) object(path string, from, to []member) differ {
-	if !slices.EqualFunc(from, to, func(a, b member) bool { return bytes.Equal(a.name, b.name) }) {
-		return d.others(path, byName(from), byName(to))
-	}
-	for i, old := range from {
-		if fresh := to[i].value; !bytes.Equal(old.value, fresh) {
-			d = d.value(path+pointer(old.text()), old.value, fresh)
+func (d differ) object(path string, from, to []byte) differ {
+	before := len(d)
+	for i, j := 1, 1; from[i] != '}' || to[j] != '}'; {
+		var old, now member
+		old, i = nextMember(from, i)
+		now, j = nextMember(to, j)
+		if !bytes.Equal(old.name, now.name) {
+			return d[:before].others(path, byName(from), byName(to))
+		}
+		if !bytes.Equal(old.value, now.value) {
+			d = d.value(path+pointer(old.text()), old.value, now.value)
 		}
 	}
 	return d
@@ -185,26 +189,29 @@ func (m member) text() (name string) {
 	return name
 }
 
-func byName(list []member) map[string][]byte {
-	m := make(map[string][]byte, len(list))
-	for _, one := range list {
+// byName splits an object encoded by encoding/json.
+func byName(object []byte) map[string][]byte {
+	m := make(map[string][]byte)
+	for i := 1; object[i] != '}'; {
+		var one member
+		one, i = nextMember(object, i)
 		m[one.text()] = one.value
 	}
 	return m
 }
 
-// members splits an object encoded by encoding/json.
-func members(object []byte) (list []member) {
-	for i := 1; object[i] != '}'; {
-		if object[i] == ',' {
-			i++
-		}
-		colon := textEnd(object, i)
-		end := valueEnd(object, colon+1)
-		list = append(list, member{object[i:colon], object[colon+1 : end]})
-		i = end
+// nextMember returns the member that begins at i, or after the comma at i, and its end. At the end
+// of the object it returns no member.
+func nextMember(object []byte, i int) (m member, end int) {
+	switch object[i] {
+	case '}':
+		return m, i
+	case ',':
+		i++
 	}
-	return list
+	colon := textEnd(object, i)
+	end = valueEnd(object, colon+1)
+	return member{object[i:colon], object[colon+1 : end]}, end
 }
 
 // elements splits an array encoded by encoding/json.

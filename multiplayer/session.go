@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
@@ -22,6 +23,7 @@ type session struct {
 	seed    []byte
 	cursor  int64
 	state   json.RawMessage // nil before the start
+	decoded *atomic.Value   // of the model's engine: the decoded state; nil before the start
 	result  *Result         // nil until it is terminal
 
 	deadline  int64 // unix ms, 0 for none; meaningless once terminal
@@ -253,7 +255,7 @@ func (t *transition) play(kind stepKind, m Move) error {
 	if err != nil {
 		return err
 	}
-	t.next.state, t.next.cursor = out.state, out.cursor
+	t.next.state, t.next.decoded, t.next.cursor = out.state, new(atomic.Value), out.cursor
 	t.effects = append(t.effects, out.effects...)
 	if out.outcome != nil {
 		t.end(PhaseResolved, out.outcome)
@@ -264,7 +266,7 @@ func (t *transition) play(kind stepKind, m Move) error {
 func (s *session) input() input {
 	return input{
 		sessionID: s.id, rules: s.game.Rules.(json.RawMessage), players: s.players,
-		now: time.UnixMilli(s.updatedAt).UTC(), seed: s.seed, cursor: s.cursor, state: s.state,
+		now: time.UnixMilli(s.updatedAt).UTC(), seed: s.seed, cursor: s.cursor, state: s.state, decoded: s.decoded,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/kitbackend/kit/database"
@@ -29,7 +30,7 @@ func scanSession(row database.Scanner) (*session, error) {
 		return nil, err
 	}
 	if state.Valid {
-		s.state = json.RawMessage(state.String)
+		s.state, s.decoded = json.RawMessage(state.String), new(atomic.Value)
 	}
 	s.seed, err = hex.DecodeString(seed)
 	return &s, errors.Join(err, json.Unmarshal([]byte(config), &s.game),
