@@ -230,17 +230,17 @@ func (w *walker) object(t reflect.Type, depth int) error {
 		if w.space(); first && w.take('}') {
 			return nil
 		}
-		name, raw, err := w.name(depth)
+		name, err := w.name(depth)
 		if err != nil {
 			return err
 		}
-		w.way[depth] = mark{name: raw}
+		w.way[depth] = mark{name: name}
 		if !seen.add(name) {
 			return problem("%s is given twice.", w.path())
 		}
 		if known != nil {
 			var ok bool
-			if member, ok = known[name]; !ok {
+			if member, ok = known[string(name)]; !ok {
 				return problem("%s is not a member of this request.", w.path())
 			}
 		}
@@ -253,7 +253,7 @@ func (w *walker) object(t reflect.Type, depth int) error {
 			return err
 		}
 		if w.keep && depth == 0 {
-			w.members = append(w.members, Member{name, w.data[start:w.at]})
+			w.members = append(w.members, Member{string(name), w.data[start:w.at]})
 		}
 		if done, err := w.next('}'); done || err != nil {
 			return err
@@ -261,28 +261,32 @@ func (w *walker) object(t reflect.Type, depth int) error {
 	}
 }
 
-// name reads a member's name, decoded and as sent.
-func (w *walker) name(depth int) (name string, raw []byte, err error) {
+// aName stands for a name that is not known yet.
+var aName = []byte("a name")
+
+// name reads a member's name and decodes it.
+func (w *walker) name(depth int) ([]byte, error) {
 	if w.at == len(w.data) || w.data[w.at] != '"' {
-		return "", nil, errSyntax
+		return nil, errSyntax
 	}
 	start := w.at
-	w.way[depth] = mark{name: []byte("a name")}
+	w.way[depth] = mark{name: aName}
 	escaped, err := w.text()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	raw = w.data[start+1 : w.at-1]
+	raw := w.data[start+1 : w.at-1]
 	if len(raw) > MaxName {
-		return "", nil, problem("The name of a member is longer than %d bytes.", MaxName)
+		return nil, problem("The name of a member is longer than %d bytes.", MaxName)
 	}
 	if !escaped {
-		return string(raw), raw, nil
+		return raw, nil
 	}
+	var name string
 	if err := json.Unmarshal(w.data[start:w.at], &name); err != nil {
-		return "", nil, errSyntax
+		return nil, errSyntax
 	}
-	return name, []byte(name), nil
+	return []byte(name), nil
 }
 
 // next reads what follows an item: a comma, or the end.
@@ -428,22 +432,22 @@ func (w *walker) path() string {
 // names holds the names of one object: the first few in a list, which is faster than a map for
 // usual requests.
 type names struct {
-	few  [8]string
+	few  [8][]byte
 	n    int
 	many map[string]bool
 }
 
 // add reports whether the name is new.
-func (s *names) add(name string) bool {
+func (s *names) add(name []byte) bool {
 	if s.many != nil {
-		if s.many[name] {
+		if s.many[string(name)] {
 			return false
 		}
-		s.many[name] = true
+		s.many[string(name)] = true
 		return true
 	}
 	for _, known := range s.few[:s.n] {
-		if known == name {
+		if bytes.Equal(known, name) {
 			return false
 		}
 	}
@@ -452,9 +456,9 @@ func (s *names) add(name string) bool {
 		s.n++
 		return true
 	}
-	s.many = map[string]bool{name: true}
+	s.many = map[string]bool{string(name): true}
 	for _, known := range s.few {
-		s.many[known] = true
+		s.many[string(known)] = true
 	}
 	return true
 }
