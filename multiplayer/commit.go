@@ -135,6 +135,9 @@ func (m *Multiplayer) advance(s *session, st step) (*session, []Effect, error) {
 
 // blame logs a fault of a model with its stack.
 func (m *Multiplayer) blame(s *session, err error) {
+	if err == nil {
+		return // as nearly always, and f would be allocated
+	}
 	var f *fault
 	if errors.As(err, &f) {
 		m.log.Error("multiplayer: a model is at fault", slog.String("session", s.id), slog.Int64("version", s.version),

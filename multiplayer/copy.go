@@ -19,10 +19,12 @@ type copier struct {
 
 // fresh returns a copy of a value that shares no memory with it.
 func fresh[T any](c copier, value T) T {
-	if c.unshare != nil {
-		c.unshare(reflect.ValueOf(&value).Elem())
+	if c.unshare == nil {
+		return value
 	}
-	return value
+	own := value
+	c.unshare(reflect.ValueOf(&own).Elem())
+	return own
 }
 
 var (

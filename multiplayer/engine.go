@@ -159,39 +159,40 @@ func (t *typed[C, S]) decode(in input) (c Context[C], s S, err error) {
 	return c, s, err
 }
 
-// decodeState decodes a state that no call before has decoded.
-func (t *typed[C, S]) decodeState(in input) (s S, err error) {
+// decodeState returns a state that the model may change. The first call for a state decodes it.
+func (t *typed[C, S]) decodeState(in input) (S, error) {
 	caches := in.decoded != nil && t.states.ok
 	if caches {
 		if known, ok := in.decoded.Load().(*S); ok {
 			return fresh(t.states, *known), nil
 		}
 	}
-	if in.state != nil && json.Unmarshal(in.state, &s) != nil {
-		return s, t.fault("State", "does not decode")
+	s := new(S)
+	if in.state != nil && json.Unmarshal(in.state, s) != nil {
+		return *s, t.fault("State", "does not decode")
 	}
-	if caches {
-		known := s
-		in.decoded.Store(&known)
-		s = fresh(t.states, s)
+	if !caches {
+		return *s, nil
 	}
-	return s, nil
+	in.decoded.Store(s)
+	return fresh(t.states, *s), nil
 }
 
 // config decodes rules, or returns cached ones.
-func (t *typed[C, S]) config(raw json.RawMessage) (rules C, err error) {
+func (t *typed[C, S]) config(raw json.RawMessage) (C, error) {
 	place := &t.recent[maphash.Bytes(seedOfRecent, raw)%uint64(len(t.recent))]
 	if known := place.Load(); known != nil && bytes.Equal(known.raw, raw) {
 		return fresh(t.configs, known.rules), nil
 	}
+	var rules C
 	if json.Unmarshal(raw, &rules) != nil {
 		return rules, t.fault("Config", "does not decode")
 	}
-	if t.configs.ok {
-		place.Store(&decoded[C]{raw, rules})
-		rules = fresh(t.configs, rules)
+	if !t.configs.ok {
+		return rules, nil
 	}
-	return rules, nil
+	place.Store(&decoded[C]{raw, rules})
+	return fresh(t.configs, rules), nil
 }
 
 func (t *typed[C, S]) encode(doing string, value any) (json.RawMessage, error) {

@@ -124,7 +124,7 @@ func (d differ) object(path string, from, to []byte) differ {
 			return d[:before].others(path, byName(from), byName(to))
 		}
 		if !bytes.Equal(old.value, now.value) {
-			d = d.value(path+pointer(old.text()), old.value, now.value)
+			d = d.value(old.path(path), old.value, now.value)
 		}
 	}
 	return d
@@ -187,6 +187,14 @@ func (m member) text() (name string) {
 		panic("multiplayer: a view is JSON")
 	}
 	return name
+}
+
+// path returns the path of the member of the object at a path.
+func (m member) path(object string) string {
+	if bytes.ContainsAny(m.name, `\~/`) {
+		return object + pointer(m.text())
+	}
+	return object + "/" + string(m.name[1:len(m.name)-1])
 }
 
 // byName splits an object encoded by encoding/json.

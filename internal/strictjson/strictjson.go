@@ -50,7 +50,7 @@ type Member struct {
 
 // Members is [Valid], and returns the members of data if it is an object.
 func Members(data []byte) ([]Member, error) {
-	w := walker{data: data, keep: true}
+	w := walker{data: data, keep: true, members: make([]Member, 0, 4)}
 	err := w.check(nil)
 	return w.members, err
 }
