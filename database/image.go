@@ -120,7 +120,12 @@ func (d *DB) fromImage(ctx context.Context, sets []Migrations, files [][]migrati
 	}
 	bytes, err := imageOf(ctx, sets, files)
 	if err == nil {
-		err = whenEmpty(func(conn *sqlite.Conn) error { return conn.Restore(bytes) })
+		err = whenEmpty(func(conn *sqlite.Conn) error {
+			if e.memory {
+				return conn.Fill(bytes)
+			}
+			return conn.Restore(bytes)
+		})
 	}
 	if err == nil {
 		_, err = d.Exec(ctx, `UPDATE kit_migrations SET applied_at = $1`, d.Now(ctx).UnixMilli())

@@ -23,8 +23,37 @@ func (c *Conn) Image() ([]byte, error) {
 	})
 }
 
-// Restore replaces the database by an image, in one transaction. The connection must be in none; of a database in memory,
-// no other may read.
+// Fill makes an image the content of an empty database in memory. The connection must be in no transaction, and no other
+// may read. The bytes go where the pages of the database are: in the caches, to which a backup would write, each page is
+// a piece of memory of its own, and most of them are never read. Connections see in the header that what they know is old.
+func (c *Conn) Fill(image []byte) error {
+	const piece = 16 << 10
+	from := libc.Xmalloc(c.tls, piece)
+	if from == 0 {
+		return errNoMemory
+	}
+	defer libc.Xfree(c.tls, from)
+	_, err := inMain(c, func(name uintptr) (none struct{}, err error) {
+		if rc := lib.Xsqlite3_file_control(c.tls, c.db, name, lib.SQLITE_FCNTL_FILE_POINTER, c.out); rc != lib.SQLITE_OK {
+			return none, c.fail(rc)
+		}
+		file := *(*uintptr)(pointer(c.out))
+		methods := (*lib.Tsqlite3_io_methods)(pointer((*lib.Tsqlite3_file)(pointer(file)).FpMethods))
+		write := *(*func(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32)(unsafe.Pointer(&struct{ p uintptr }{methods.FxWrite}))
+		for end := len(image); end > 0; { // the last piece first: the database grows once
+			start := (end - 1) / piece * piece
+			n := copy(bytesAt(from, piece), image[start:end])
+			if rc := write(c.tls, file, from, int32(n), int64(start)); rc != lib.SQLITE_OK {
+				return none, c.fail(rc)
+			}
+			end = start
+		}
+		return none, nil
+	})
+	return err
+}
+
+// Restore replaces the database by an image, in one transaction. The connection must be in none.
 func (c *Conn) Restore(image []byte) error {
 	from, err := Open("file::memory:")
 	if err != nil {
