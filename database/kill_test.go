@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"log"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
-	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/kitbackend/kit/database"
@@ -17,13 +16,27 @@ import (
 // killedChild is the environment variable that makes the test binary the child of TestKill.
 const killedChild = "KIT_TEST_KILLED_CHILD"
 
-// writeUntilKilled prints the number of every row once it is acknowledged.
-func writeUntilKilled(path string) {
+// killedFiles is how many databases a process has that is killed: what most of a kill costs is to start the next one.
+const killedFiles = 10
+
+func killedFile(folder string, file int) string {
+	return filepath.Join(folder, fmt.Sprint(file, ".db"))
+}
+
+// writeUntilKilled writes to every file.
+func writeUntilKilled(folder string) {
+	for file := range killedFiles {
+		go appendUntilKilled(killedFile(folder, file), file)
+	}
+	select {}
+}
+
+// appendUntilKilled prints the numbers of the file and of every row once it is acknowledged.
+func appendUntilKilled(path string, file int) {
 	db, err := database.OpenFile(path)
 	if err != nil {
 		log.Fatal(err)
 	}
-	var mu sync.Mutex
 	for caller := range int64(32) {
 		go func() {
 			for n := caller; ; n += 32 {
@@ -38,62 +51,81 @@ func writeUntilKilled(path string) {
 				if err != nil {
 					log.Fatal(err)
 				}
-				mu.Lock()
-				fmt.Println(n)
-				mu.Unlock()
+				fmt.Println(file, n) // one write to a pipe, which is whole or not there
 			}
 		}()
 	}
-	select {}
 }
 
-// Whatever moment the process is killed at, every acknowledged transaction is in the file once, and whole.
+// Whatever moment a process is killed at, every acknowledged transaction is in its file once, and whole: ten files, each
+// killed ten times. KIT_SOAK sets a hundred kills.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	rounds := 100
+	kills := 10
 	if testing.Short() {
-		rounds = 10
+		kills = 2
 	}
-	path := filepath.Join(t.TempDir(), "kit.db")
-	db, err := database.OpenFile(path)
-	if err != nil {
-		t.Fatal(err)
+	if os.Getenv("KIT_SOAK") != "" {
+		kills = 100
 	}
-	execute(t, db, t.Context(), `CREATE TABLE log (n INTEGER NOT NULL)`)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	total := 0
-	for range rounds {
-		acknowledged := processtest.Kill(t, processtest.Again(killedChild, path), 1+rand.IntN(200))
-		db, err := database.OpenFile(path)
+	folder := t.TempDir()
+	for file := range killedFiles {
+		db, err := database.OpenFile(killedFile(folder, file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkIntegrity(t, db)
-		found := map[int64]int64{}
-		numbers, err := database.All(t.Context(), db, scanInt, `SELECT n FROM log`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range numbers {
-			found[n]++
-		}
-		for n, times := range found {
-			if times != 2 {
-				t.Fatalf("transaction %d is there %d/2 times", n, times)
-			}
-		}
-		for _, line := range acknowledged {
-			if n, err := strconv.ParseInt(line, 10, 64); err != nil || found[n] == 0 {
-				t.Fatalf("transaction %s was acknowledged and is lost; %v", line, err)
-			}
-		}
-		total += len(acknowledged)
-		execute(t, db, t.Context(), `DELETE FROM log`)
+		execute(t, db, t.Context(), `CREATE TABLE log (n INTEGER NOT NULL)`)
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d acknowledged transactions in %d rounds", total, rounds)
+	total := 0
+	for range kills {
+		acknowledged := make([][]int64, killedFiles)
+		for _, line := range processtest.Kill(t, processtest.Again(killedChild, folder), 1+rand.IntN(200*killedFiles)) {
+			var file int
+			var n int64
+			if _, err := fmt.Sscan(line, &file, &n); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			acknowledged[file] = append(acknowledged[file], n)
+			total++
+		}
+		for file, numbers := range acknowledged {
+			checkAfterKill(t, killedFile(folder, file), numbers)
+		}
+	}
+	t.Logf("%d acknowledged transactions on %d files in %d kills", total, killedFiles, kills)
+}
+
+// checkAfterKill opens the file as a restart would, and empties it for the next process.
+func checkAfterKill(t *testing.T, path string, acknowledged []int64) {
+	t.Helper()
+	db, err := database.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkIntegrity(t, db)
+	found := map[int64]int64{}
+	numbers, err := database.All(t.Context(), db, scanInt, `SELECT n FROM log`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range numbers {
+		found[n]++
+	}
+	for n, times := range found {
+		if times != 2 {
+			t.Fatalf("transaction %d is there %d/2 times", n, times)
+		}
+	}
+	for _, n := range acknowledged {
+		if found[n] == 0 {
+			t.Fatalf("transaction %d was acknowledged and is lost", n)
+		}
+	}
+	execute(t, db, t.Context(), `DELETE FROM log`)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/kitbackend/kit/database"
@@ -14,26 +15,41 @@ import (
 	"github.com/kitbackend/kit/ledger"
 )
 
-// TestKill kills a process with kill -9 while 16 callers move money, a hundred times,
-// ten on one file: each restart looks at the whole ledger. After each every
-// acknowledged operation is there once, and the ledger adds up.
+// killedFiles is how many ledgers a process has that is killed: what most of a kill costs is to start the next one.
+const killedFiles = 10
+
+func killedFile(folder string, file int) string {
+	return filepath.Join(folder, fmt.Sprint(file, ".db"))
+}
+
+// TestKill kills a process with kill -9 while 16 callers move money on each of ten files,
+// ten times: each of the hundred restarts looks at a whole ledger. After each every
+// acknowledged operation is there once, and the ledger adds up. KIT_SOAK sets a hundred kills.
 func TestKill(t *testing.T) {
-	rounds := 100
+	kills := 10
 	if testing.Short() {
-		rounds = 10
+		kills = 2
 	}
-	var path string
+	if os.Getenv("KIT_SOAK") != "" {
+		kills = 100
+	}
+	folder := t.TempDir()
+	for file := range killedFiles {
+		inspect(t, killedFile(folder, file), nil)
+	}
 	total := 0
-	for round := range rounds {
-		if round%10 == 0 {
-			path = filepath.Join(t.TempDir(), "kit.db")
-			inspect(t, path, nil)
+	for range kills {
+		acknowledged := make(map[string][]string)
+		for _, line := range processtest.Kill(t, child("load", folder), rand.IntN(150*killedFiles)+1) {
+			file, ref, _ := strings.Cut(line, " ")
+			acknowledged[file] = append(acknowledged[file], ref)
+			total++
 		}
-		acknowledged := processtest.Kill(t, child("load", path), rand.IntN(150)+1)
-		inspect(t, path, acknowledged)
-		total += len(acknowledged)
+		for file := range killedFiles {
+			inspect(t, killedFile(folder, file), acknowledged[fmt.Sprint(file)])
+		}
 	}
-	t.Logf("%d operations acknowledged in %d rounds", total, rounds)
+	t.Logf("%d operations acknowledged on %d files in %d kills", total, killedFiles, kills)
 }
 
 // inspect opens the file as a restart would.
@@ -67,10 +83,14 @@ func inspect(t *testing.T, path string, acknowledged []string) {
 	addsUp(t, l)
 }
 
-// loadChild moves money until it is killed and prints the ref of every
-// transaction that was acknowledged. Each line is one write to a pipe, which
-// is whole or not there.
-func loadChild(path string) {
+// loadChild moves money on every file until it is killed.
+func loadChild(folder string) {
+	many(killedFiles, func(file int) { load(killedFile(folder, file), fmt.Sprint(file)) })
+}
+
+// load moves money and prints the name of the file and the ref of every transaction that
+// was acknowledged. Each line is one write to a pipe, which is whole or not there.
+func load(path, name string) {
 	ctx := context.Background()
 	db, err := database.OpenFile(path)
 	if err != nil {
@@ -85,7 +105,7 @@ func loadChild(path string) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		_, _ = os.Stdout.WriteString(ref + "\n")
+		_, _ = os.Stdout.WriteString(name + " " + ref + "\n")
 	}
 	many(16, func(i int) {
 		from, to := fmt.Sprint("user-", i), fmt.Sprint("user-", (i+1)%4)
