@@ -46,7 +46,7 @@ SOAK := 10m
 
 soak: ## nodes killed and paused, full disks, slow bodies, wrong clocks: make soak SOAK=1h
 	KIT_TEST_SOAK=$(SOAK) go test -count=1 -v -timeout 0 ./internal/soak
-	KIT_SOAK=1 go test -count=1 -v -run 'TestKill|TestHashes|TestRecall|TestModel$$|TestBatch$$' -timeout 0 ./storage ./media ./media/internal/picture ./vector/internal/flat ./leaderboard
+	KIT_SOAK=1 go test -count=1 -v -run 'TestKill|TestHashes|TestRecall|TestModel$$|TestBatch$$' -timeout 0 ./database ./ledger ./storage ./media ./media/internal/picture ./vector/internal/flat ./leaderboard
 
 bench: ## the comparisons of bench/README.md
 	go test -run '^$$' -bench . -benchtime 2s ./bench
