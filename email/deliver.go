@@ -37,63 +37,135 @@ func (e *Email) runSend(ctx context.Context, job jobs.Job) error {
 
 // deliver makes one attempt to deliver a message.
 func (e *Email) deliver(ctx context.Context, jobID string) error {
+	var a admission
+	var s start
+	err := e.store.atOnce(ctx, func(ctx context.Context) (err error) {
+		s, err = e.start(ctx, jobID, &a)
+		return err
+	})
+	begun := err == nil && s.begun
+	if !begun {
+		a.release()
+	}
+	switch {
+	case err != nil:
+		return err
+	case s.over != nil:
+		return e.settle(ctx, s.delivery, *s.over)
+	case s.wait > 0:
+		return jobs.Snooze(s.wait)
+	case !begun:
+		return nil
+	}
+	return e.settle(ctx, s.delivery, e.attempt(ctx, a.links, s.delivery, s.message))
+}
+
+// start is what precedes an attempt: it has begun, or the message has an outcome without it, or waits, or is not to be
+// sent any more.
+type start struct {
+	delivery
+	begun   bool
+	message []byte
+	over    *outcome
+	wait    time.Duration
+}
+
+// start counts an attempt, if there is to be one.
+func (e *Email) start(ctx context.Context, jobID string, a *admission) (s start, err error) {
 	d, found, err := e.store.due(ctx, jobID)
 	if err != nil || !found {
-		return err
+		return s, err
 	}
+	s.delivery = d
 	key, err := e.subject(ctx, d.addressKey)
 	if err != nil {
-		return err
+		return s, err
 	}
 	held, err := e.holds(ctx, key, d.category)
 	switch {
 	case err != nil:
-		return err
+		return s, err
 	case held:
-		return e.settle(ctx, d, outcome{state: StateSuppressed})
+		return s.ends(StateSuppressed, nil), nil
 	case d.attempts >= d.maxAttempts:
-		return e.settle(ctx, d, outcome{state: StateFailed, failure: &Failure{Kind: FailureTemporary, Message: "the process ended in the last attempt"}})
+		return s.ends(StateFailed, &Failure{Kind: FailureTemporary, Message: "the process ended in the last attempt"}), nil
 	}
-	message, err := e.sealer.Open(messageContext(jobID), d.sealed)
+	s.message, err = e.sealer.Open(messageContext(jobID), d.sealed)
 	if err != nil {
-		return e.settle(ctx, d, outcome{state: StateFailed, failure: &Failure{Kind: FailurePermanent, Message: "the message is gone or does not open with the master keys"}})
+		return s.ends(StateFailed, &Failure{Kind: FailurePermanent, Message: "the message is gone or does not open with the master keys"}), nil
 	}
-	candidates := e.chain.candidates(d.pinnedTo)
-	first, wait := e.chain.admit(candidates)
-	switch {
-	case wait > 0 && e.host.Now().Sub(d.roundBeganAt) > e.cfg.Retry.GiveUpAfter:
-		return e.settle(ctx, d, outcome{state: StateFailed, failure: &Failure{Kind: FailureUnreachable, Message: "no provider could be reached in time"}})
-	case wait > 0:
-		return jobs.Snooze(wait)
-	}
-	if wait, err := e.allow(ctx, candidates[first]); err != nil || wait > 0 {
-		candidates[first].release()
-		if err == nil && d.attempts == 0 { // waiting for the kit's own limits does not count as time of the round
-			err = e.store.beginLater(ctx, jobID, e.host.Now().Add(wait))
+	a.ask(e.chain, d.pinnedTo)
+	if a.down > 0 {
+		if e.host.Now().Sub(d.roundBeganAt) > e.cfg.Retry.GiveUpAfter {
+			return s.ends(StateFailed, &Failure{Kind: FailureUnreachable, Message: "no provider could be reached in time"}), nil
 		}
-		if err != nil {
-			return err
-		}
-		return jobs.Snooze(wait)
+		s.wait = a.down
+		return s, nil
 	}
-	begun, err := e.store.begin(ctx, jobID)
-	if err != nil || !begun {
-		candidates[first].release()
-		return err
+	if s.wait = a.pause; s.wait == 0 {
+		s.wait, err = e.warmUp(ctx, a.links[0])
 	}
-	d.attempts++
-	return e.settle(ctx, d, e.attempt(ctx, candidates[first:], d, message))
+	if err == nil && s.wait > 0 && d.attempts == 0 { // waiting for the kit's own limits does not count as time of the round
+		err = e.store.beginLater(ctx, jobID, e.host.Now().Add(s.wait))
+	}
+	if err != nil || s.wait > 0 {
+		return s, err
+	}
+	s.begun, err = e.store.begin(ctx, jobID)
+	s.attempts++
+	return s, err
+}
+
+// ends returns a start without an attempt.
+func (s start) ends(state State, failure *Failure) start {
+	s.over = &outcome{state: state, failure: failure}
+	return s
+}
+
+// admission is what the breakers and the pace of the providers say to an attempt. They are asked once, because the
+// transaction of its start may run again.
+type admission struct {
+	asked bool
+	links []*link // the first has admitted the message
+	down  time.Duration
+	pause time.Duration
+}
+
+func (a *admission) ask(c chain, pinnedTo string) {
+	if a.asked {
+		return
+	}
+	a.asked = true
+	candidates := c.candidates(pinnedTo)
+	first, wait := c.admit(candidates)
+	if a.down = wait; wait > 0 {
+		return
+	}
+	a.links = candidates[first:]
+	a.pause, _ = a.links[0].pace.take(c.now())
+}
+
+// release releases an admission that was not used.
+func (a *admission) release() {
+	if len(a.links) > 0 {
+		a.links[0].release()
+	}
 }
 
 // allow takes one message from a provider's rate and warm-up.
 func (e *Email) allow(ctx context.Context, l *link) (wait time.Duration, err error) {
-	now := e.host.Now()
-	if wait, ok := l.pace.take(now); !ok {
+	if wait, ok := l.pace.take(e.host.Now()); !ok {
 		return wait, nil
 	}
+	return e.warmUp(ctx, l)
+}
+
+// warmUp takes one message from what a provider in warm-up may get today.
+func (e *Email) warmUp(ctx context.Context, l *link) (wait time.Duration, err error) {
 	if l.WarmUp == nil {
 		return 0, nil
 	}
+	now := e.host.Now()
 	n := l.WarmUp.day(now)
 	ok, err := e.store.useWarmup(ctx, l.Name, n, l.WarmUp.allowance(n))
 	if err != nil || ok {

@@ -119,8 +119,8 @@ func (e *Email) limit(ctx context.Context, row newJob) error {
 
 // holds reports whether a suppression applies to messages of a category.
 func (e *Email) holds(ctx context.Context, key subject, category Category) (bool, error) {
-	all, err := e.store.suppressionsOf(ctx, key, e.host.DB.Now(ctx))
-	return slices.ContainsFunc(all, func(s Suppression) bool { return s.Scope.holdsBack(category) }), err
+	scopes, err := e.store.scopesOf(ctx, key, e.host.DB.Now(ctx))
+	return slices.ContainsFunc(scopes, func(s Scope) bool { return s.holdsBack(category) }), err
 }
 
 func sameRequest(first, second []byte) error {

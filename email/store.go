@@ -82,6 +82,15 @@ func (s store) requeue(ctx context.Context, jobID string, from State, now time.T
 	return n == 1, err
 }
 
+// atOnce runs fn in one transaction on SQLite: a read by itself begins without the pages that it had before a write. On
+// PostgreSQL it runs statements by themselves, because a transaction takes two more ways to the server.
+func (s store) atOnce(ctx context.Context, fn func(ctx context.Context) error) error {
+	if s.db.Dialect() == database.PostgreSQL {
+		return fn(ctx)
+	}
+	return s.db.InTx(ctx, fn)
+}
+
 // delivery is the input of an attempt.
 type delivery struct {
 	id, address, addressKey string

@@ -74,6 +74,14 @@ func (s store) suppressionsOf(ctx context.Context, key subject, now time.Time) (
 		WHERE address_key IN ($1, $2) AND (expires_at = 0 OR expires_at > $3)`+strongest, key.address, key.hash, now.UnixMilli())
 }
 
+// scopesOf returns the scopes of all suppressions of an address. It reads the keys one after the other, because SQLite
+// makes a table of a list of them.
+func (s store) scopesOf(ctx context.Context, key subject, now time.Time) ([]Scope, error) {
+	const scopes = `SELECT scope FROM email_suppression WHERE (expires_at = 0 OR expires_at > $3) AND address_key = `
+	return database.All(ctx, s.db, func(row database.Scanner) (scope Scope, err error) { return scope, row.Scan(&scope) },
+		scopes+`$1 UNION ALL `+scopes+`$2`, key.address, key.hash, now.UnixMilli())
+}
+
 func (s store) suppressionsAmong(ctx context.Context, keys []string, now time.Time) ([]Suppression, error) {
 	return database.All(ctx, s.db, scanSuppression, `SELECT `+suppressionColumns+` FROM email_suppression
 		WHERE address_key `+database.InList(1)+` AND (expires_at = 0 OR expires_at > $2)`+strongest, database.List(keys), now.UnixMilli())
