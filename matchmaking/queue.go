@@ -44,6 +44,7 @@ type player struct {
 	enqueuedAt, seenAt     int64
 	matchID                string
 	matchedAt              int64
+	rowid                  int64 // of a waiting player on SQLite, else 0
 }
 
 // Enqueue adds a player to a queue. A player who is waiting already, or has just been matched,

@@ -3,6 +3,7 @@ package matchmaking
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/bulk"
@@ -99,14 +100,17 @@ func (s store) withdraw(ctx context.Context, sessionID string) error {
 	return err
 }
 
+var waitingPlayers = `SELECT user_id, ticket_id, party, region, skill, skill_at, enqueued_at, seen_at, match_id, ` +
+	database.Text(`rowid`, `0`) + ` FROM matchmaking_ticket
+	WHERE game = $1 AND state = 'waiting' ORDER BY enqueued_at, ticket_id LIMIT $2`
+
 // waitingPlayers lists a queue, the longest waiting first, the players of a ticket next to each
-// other. It reads only the columns that a sweep needs.
+// other. It reads only the columns that a sweep needs; rowid is what SQLite finds a row by fastest.
 func (s store) waitingPlayers(ctx context.Context, game string, limit int) ([]player, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (p player, err error) {
 		p.game = game
-		return p, row.Scan(&p.userID, &p.ticketID, &p.party, &p.region, &p.skill, &p.skillAt, &p.enqueuedAt, &p.matchID)
-	}, `SELECT user_id, ticket_id, party, region, skill, skill_at, enqueued_at, match_id FROM matchmaking_ticket
-		WHERE game = $1 AND state = 'waiting' ORDER BY enqueued_at, ticket_id LIMIT $2`, game, limit)
+		return p, row.Scan(&p.userID, &p.ticketID, &p.party, &p.region, &p.skill, &p.skillAt, &p.enqueuedAt, &p.seenAt, &p.matchID, &p.rowid)
+	}, waitingPlayers, game, limit)
 }
 
 // offers lists the free seats of a game as tickets.
@@ -119,14 +123,12 @@ func (s store) offers(ctx context.Context, game string, now int64, limit int) ([
 		WHERE game = $1 AND expires_at > $2 ORDER BY enqueued_at LIMIT $3`, game, now, limit)
 }
 
-// blockedPairs returns the pairs of waiting players that must not meet. SQLite keeps the order of a
-// CROSS JOIN.
+// blockedPairs returns the pairs of players that must not meet: all, or, where there are many, those who wait.
 func (s store) blockedPairs(ctx context.Context, game string) (map[[2]string]bool, error) {
-	pairs, err := database.All(ctx, s.db, func(row database.Scanner) (pair [2]string, err error) {
-		return pair, row.Scan(&pair[0], &pair[1])
-	}, `SELECT f.low, f.high FROM matchmaking_ticket AS a CROSS JOIN matchmaking_friend AS f CROSS JOIN matchmaking_ticket AS b
-		WHERE a.game = $1 AND a.state = 'waiting' AND f.low = a.user_id AND (f.low_blocks OR f.high_blocks)
-			AND b.game = $1 AND b.user_id = f.high AND b.state = 'waiting'`, game)
+	pairs, err := s.pairs(ctx, someBlocked)
+	if err == nil && len(pairs) == fewBlocked {
+		pairs, err = s.pairs(ctx, waitingBlocked, game)
+	}
 	blocked := make(map[[2]string]bool, len(pairs))
 	for _, pair := range pairs {
 		blocked[pair] = true
@@ -134,23 +136,37 @@ func (s store) blockedPairs(ctx context.Context, game string) (map[[2]string]boo
 	return blocked, err
 }
 
+func (s store) pairs(ctx context.Context, query string, args ...any) ([][2]string, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (pair [2]string, err error) {
+		return pair, row.Scan(&pair[0], &pair[1])
+	}, query, args...)
+}
+
+// fewBlocked is how many pairs are read faster than the friends of all who wait.
+const fewBlocked = 1000
+
+var someBlocked = fmt.Sprintf(`SELECT low, high FROM matchmaking_friend WHERE low_blocks OR high_blocks LIMIT %d`, fewBlocked)
+
+// SQLite keeps the order of a CROSS JOIN.
+const waitingBlocked = `SELECT f.low, f.high FROM matchmaking_ticket AS a CROSS JOIN matchmaking_friend AS f CROSS JOIN matchmaking_ticket AS b
+	WHERE a.game = $1 AND a.state = 'waiting' AND f.low = a.user_id AND (f.low_blocks OR f.high_blocks)
+		AND b.game = $1 AND b.user_id = f.high AND b.state = 'waiting'`
+
 // rejuvenate resets the times of tickets that were written by a clock that was ahead: until the
 // clock caught up they would neither widen nor expire. These are the tickets seen after the given
 // instant; enqueued_at is checked separately, because a party shares it.
-func (s store) rejuvenate(ctx context.Context, game string, after, now int64) error {
-	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET seen_at = $3, enqueued_at = CASE WHEN enqueued_at > $2 THEN $3 ELSE enqueued_at END
+func (s store) rejuvenate(ctx context.Context, game string, after, now int64) (n int64, err error) {
+	return s.db.Exec(ctx, `UPDATE matchmaking_ticket SET seen_at = $3, enqueued_at = CASE WHEN enqueued_at > $2 THEN $3 ELSE enqueued_at END
 		WHERE game = $1 AND state = 'waiting' AND seen_at > $2`, game, after, now)
-	return err
 }
 
 // expire removes the tickets without a sign of life since an instant whose players have no presence
 // socket.
-func (s store) expire(ctx context.Context, game string, before, now int64) error {
-	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'left' WHERE game = $1 AND state = 'waiting' AND ticket_id IN (
+func (s store) expire(ctx context.Context, game string, before, now int64) (n int64, err error) {
+	return s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'left' WHERE game = $1 AND state = 'waiting' AND ticket_id IN (
 		SELECT t.ticket_id FROM matchmaking_ticket AS t WHERE t.game = $1 AND t.state = 'waiting' AND t.seen_at < $2 AND NOT EXISTS (
 			SELECT 1 FROM matchmaking_presence AS p JOIN matchmaking_node AS n ON n.id = p.node_id
 			WHERE p.user_id = t.user_id AND n.lease_until > $3))`, game, before, now)
-	return err
 }
 
 // setSkill stores a skill that was read again.
@@ -200,7 +216,10 @@ func (s store) release(ctx context.Context, game string, epoch int64) error {
 }
 
 // claim is one player's place in a match.
-type claim struct{ match, user, ticket string }
+type claim struct {
+	match, user, ticket string
+	rowid               int64
+}
 
 // found is a match as written.
 type found struct {
@@ -208,8 +227,8 @@ type found struct {
 }
 
 // claim takes players out of the queue who still wait with this ticket, and returns their number:
-// one by one on SQLite, which is fastest there, and by one statement on PostgreSQL, to save round
-// trips.
+// one by one on SQLite, which is fastest there, by the number of the row instead of its key, and by
+// one statement on PostgreSQL, to save round trips.
 func (s store) claim(ctx context.Context, game string, claims []claim, now int64) (n int64, err error) {
 	if s.db.Dialect() == database.PostgreSQL {
 		users, tickets, matches := make([]string, len(claims)), make([]string, len(claims)), make([]string, len(claims))
@@ -222,7 +241,7 @@ func (s store) claim(ctx context.Context, game string, claims []claim, now int64
 	}
 	for _, c := range claims {
 		rows, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'matched', match_id = $4, matched_at = $5
-			WHERE game = $1 AND user_id = $2 AND ticket_id = $3 AND state = 'waiting'`, game, c.user, c.ticket, c.match, now)
+			WHERE rowid = $1 AND user_id = $2 AND ticket_id = $3 AND state = 'waiting'`, c.rowid, c.user, c.ticket, c.match, now)
 		if err != nil {
 			return 0, err
 		}

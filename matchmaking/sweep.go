@@ -14,6 +14,7 @@ import (
 type ticket struct {
 	id      string
 	players []string
+	rowids  []int64 // of the players, on SQLite
 	// size is how many seats of a match it takes or, for free seats, offers.
 	size   int
 	region string

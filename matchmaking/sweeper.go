@@ -194,13 +194,7 @@ func (m *Matchmaking) read(ctx context.Context, g *Game) (queue, error) {
 	if !m.bySkill(g) {
 		q.rules.InitialBand = nil
 	}
-	if err := m.store.rejuvenate(ctx, g.Key, now+seenEvery.Milliseconds(), now); err != nil {
-		return q, err
-	}
-	if err := m.store.expire(ctx, g.Key, now-g.Queue.patience().Milliseconds(), now); err != nil {
-		return q, err
-	}
-	players, err := m.store.waitingPlayers(ctx, g.Key, maxQueue)
+	players, err := m.current(ctx, g, now)
 	if err != nil {
 		return q, err
 	}
@@ -213,6 +207,25 @@ func (m *Matchmaking) read(ctx context.Context, g *Game) (queue, error) {
 	q.tickets = append(q.tickets, tickets(players)...)
 	q.rules.blocked, err = m.store.blockedPairs(ctx, g.Key)
 	return q, err
+}
+
+// current corrects the times of tickets and expires those that are abandoned, if there may be any, and returns the
+// players who wait.
+func (m *Matchmaking) current(ctx context.Context, g *Game, now int64) ([]player, error) {
+	future, past := now+seenEvery.Milliseconds(), now-g.Queue.patience().Milliseconds()
+	players, err := m.store.waitingPlayers(ctx, g.Key, maxQueue)
+	if err != nil || len(players) < maxQueue && !slices.ContainsFunc(players, func(p player) bool { return p.seenAt > future || p.seenAt < past }) {
+		return players, err
+	}
+	corrected, err := m.store.rejuvenate(ctx, g.Key, future, now)
+	if err != nil {
+		return nil, err
+	}
+	expired, err := m.store.expire(ctx, g.Key, past, now)
+	if err != nil || corrected+expired == 0 {
+		return players, err
+	}
+	return m.store.waitingPlayers(ctx, g.Key, maxQueue)
 }
 
 // reread reads skills that are older than a minute again, the oldest first.
@@ -257,9 +270,9 @@ func tickets(players []player) []ticket {
 		for n < len(players) && players[n].ticketID == first.ticketID {
 			n++
 		}
-		t := ticket{id: first.ticketID, size: n, region: first.region, since: first.enqueuedAt, players: make([]string, n)}
+		t := ticket{id: first.ticketID, size: n, region: first.region, since: first.enqueuedAt, players: make([]string, n), rowids: make([]int64, n)}
 		for i, p := range players[:n] {
-			t.players[i] = p.userID
+			t.players[i], t.rowids[i] = p.userID, p.rowid
 			t.skill += p.skill / float64(n)
 			if p.matchID != "" {
 				t.last = append(t.last, p.matchID)
@@ -324,8 +337,8 @@ func (m *Matchmaking) draw(q queue, matches [][]int) []draft {
 				d.backfill = t.session
 			}
 			players = append(players, t.players...)
-			for _, userID := range t.players {
-				d.claims = append(d.claims, claim{d.id, userID, t.id})
+			for i, userID := range t.players {
+				d.claims = append(d.claims, claim{d.id, userID, t.id, t.rowids[i]})
 			}
 		}
 		rand.Shuffle(len(players), func(a, b int) { players[a], players[b] = players[b], players[a] })
@@ -345,6 +358,7 @@ func (m *Matchmaking) take(ctx context.Context, g *Game, drafts []draft, now int
 	for _, d := range drafts {
 		claims = append(claims, d.claims...)
 	}
+	slices.SortFunc(claims, func(a, b claim) int { return cmp.Compare(a.rowid, b.rowid) }) // as they are stored
 	n, err := m.store.claim(ctx, g.Key, claims, now)
 	if err != nil {
 		return nil, err
