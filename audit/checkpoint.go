@@ -37,7 +37,7 @@ func (c Checkpoint) statement() []byte {
 	}
 	d.bytes(c.Prev)
 	d.text(c.KeyID)
-	return d.Sum(nil)
+	return d.sum()
 }
 
 // hash returns the hash by which the next checkpoint refers to this one.
@@ -45,7 +45,7 @@ func (c Checkpoint) hash() []byte {
 	d := newDigest("kit/audit/checkpoint/v1/hash")
 	d.bytes(c.statement())
 	d.bytes(c.Signature)
-	return d.Sum(nil)
+	return d.sum()
 }
 
 // Anchor returns the anchor of a checkpoint, to be stored outside of the database: the log has one

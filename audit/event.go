@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -86,7 +85,7 @@ func actorOf(origin *capability.RequestInfo) Actor {
 // check checks the entry against the grammar and the bounds.
 func (e Entry) check() error {
 	switch {
-	case !actionPattern.MatchString(e.Action):
+	case !isAction(e.Action):
 		return fmt.Errorf("%w: action %q is not of the form namespace/verb without hyphens", ErrInvalidEvent, e.Action)
 	case !slices.Contains(actorKinds, e.Actor.Kind):
 		return fmt.Errorf("%w: %s: actor kind %q", ErrInvalidEvent, e.Action, e.Actor.Kind)
@@ -107,7 +106,19 @@ func (e Entry) check() error {
 }
 
 func (t Target) valid() bool {
-	return wordPattern.MatchString(t.Type) && t.ID != "" && storable(t.ID)
+	return isWord(t.Type, 32) && t.ID != "" && storable(t.ID)
+}
+
+func isAction(text string) bool {
+	namespace, verb, _ := strings.Cut(text, "/")
+	return isWord(namespace, 32) && isWord(verb, 64)
+}
+
+// isWord reports whether text is a lower-case letter before lower-case letters, digits and
+// underscores, at most limit in all.
+func isWord(text string, limit int) bool {
+	return text != "" && len(text) <= limit && 'a' <= text[0] && text[0] <= 'z' &&
+		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
 // storable reports whether an identifier can be stored in every database: at most MaxID bytes of
@@ -117,10 +128,8 @@ func storable(text string) bool {
 }
 
 var (
-	actionPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}/[a-z][a-z0-9_]{0,63}$`)
-	wordPattern   = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
-	actorKinds    = []ActorKind{ActorUser, ActorControlPlane, ActorSystem, ActorJob, ActorWebhook, ActorOperator, ActorAnonymous}
-	outcomes      = []Outcome{OutcomeSucceeded, OutcomeRefused, OutcomeFailed}
+	actorKinds = []ActorKind{ActorUser, ActorControlPlane, ActorSystem, ActorJob, ActorWebhook, ActorOperator, ActorAnonymous}
+	outcomes   = []Outcome{OutcomeSucceeded, OutcomeRefused, OutcomeFailed}
 )
 
 // Choices lists the values, for documents.

@@ -3,7 +3,6 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"hash"
 
 	"github.com/kitbackend/kit/internal/random"
 )
@@ -29,7 +28,7 @@ func (p personal) commitment() []byte {
 	d := newDigest("kit/audit/personal/v1")
 	d.bytes(p.Salt)
 	d.text(p.IP, p.UserAgent)
-	return d.Sum(nil)
+	return d.sum()
 }
 
 // contentHash returns the hash of all stored fields of an event, in a fixed order, each prefixed by
@@ -39,9 +38,10 @@ func contentHash(e Entry, targets string, commitment []byte) []byte {
 	d.text(e.ID)
 	d.number(e.OccurredAt.UnixMilli())
 	d.text(e.Action, string(e.Actor.Kind), e.Actor.ID, e.Actor.KeyID, e.Subject.Type, e.Subject.ID, targets,
-		string(e.Outcome), e.Code, e.RequestID, e.Route, e.Environment, string(e.Detail))
+		string(e.Outcome), e.Code, e.RequestID, e.Route, e.Environment)
+	d.bytes(e.Detail)
 	d.bytes(commitment)
-	return d.Sum(nil)
+	return d.sum()
 }
 
 // sealHash returns the hash that chains an event's content hash to the previous seal.
@@ -51,33 +51,36 @@ func sealHash(shard, seq int64, eventID string, content, prev []byte) []byte {
 	d.text(eventID)
 	d.bytes(content)
 	d.bytes(prev)
-	return d.Sum(nil)
+	return d.sum()
 }
 
-// digest is SHA-256 over length-prefixed fields.
-type digest struct{ hash.Hash }
+// digest collects length-prefixed fields, so that no two lists of fields have the same hash.
+type digest []byte
 
 func newDigest(purpose string) digest {
-	d := digest{sha256.New()}
+	d := make(digest, 0, 512) // as much as most events take
 	d.text(purpose)
 	return d
 }
 
-func (d digest) text(fields ...string) {
+func (d *digest) text(fields ...string) {
 	for _, field := range fields {
-		d.bytes([]byte(field))
+		*d = append(binary.BigEndian.AppendUint32(*d, uint32(len(field))), field...)
 	}
 }
 
-func (d digest) number(fields ...int64) {
+func (d *digest) number(fields ...int64) {
 	for _, field := range fields {
-		d.bytes(binary.BigEndian.AppendUint64(nil, uint64(field)))
+		*d = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(*d, 8), uint64(field))
 	}
 }
 
-func (d digest) bytes(field []byte) {
-	var size [4]byte
-	binary.BigEndian.PutUint32(size[:], uint32(len(field)))
-	d.Write(size[:])
-	d.Write(field)
+func (d *digest) bytes(field []byte) {
+	*d = append(binary.BigEndian.AppendUint32(*d, uint32(len(field))), field...)
+}
+
+// sum returns the SHA-256 of the fields.
+func (d *digest) sum() []byte {
+	hash := sha256.Sum256(*d)
+	return hash[:]
 }

@@ -3,7 +3,10 @@ package audit
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
@@ -72,5 +75,31 @@ func TestHashSeparatesFields(t *testing.T) {
 		if bytes.Equal(base, other) {
 			t.Errorf("%s: the hash does not tell them apart", name)
 		}
+	}
+}
+
+// TestHashesStand holds the hashes of the first release, which its trails have.
+func TestHashesStand(t *testing.T) {
+	const id = "01jnq3k5f80000000000000000"
+	salt := make([]byte, 16)
+	for i := range salt {
+		salt[i] = byte(i)
+	}
+	commitment := personal{IP: "203.0.113.7", UserAgent: "Firefox", Salt: salt}.commitment()
+	content := contentHash(Entry{
+		ID: id, OccurredAt: capability.Millis(1700000000000), Action: "test/done", Actor: Actor{ActorControlPlane, "c1", "k1"},
+		Subject: Target{"user", "ada"}, Outcome: OutcomeRefused, Code: "test/no", RequestID: "r1", Route: "POST /test/:id",
+		Environment: capability.Sandbox, Detail: []byte(`"für"`),
+	}, `[{"type":"user","id":"bob"}]`, commitment)
+	got := []string{
+		hex.EncodeToString(commitment), hex.EncodeToString(content),
+		hex.EncodeToString(sealHash(3, 7, id, content, make([]byte, 32))),
+	}
+	if diff := cmp.Diff([]string{
+		"5f23daa33b8204f478c91e772155e08960fba5e84f71070d1a323565e18e8c16",
+		"478b58a6070b99e35c4e50dfa9bffb0026a2146b79a2e76a4c4d1d4683c526bc",
+		"8d45c9ced0b72f1a6e02bdbef761fcf220254669a6a4119b18b7088f0aedd7ec",
+	}, got); diff != "" {
+		t.Error(diff)
 	}
 }

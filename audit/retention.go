@@ -64,7 +64,7 @@ func (p cutProof) statement(cuts map[int64]Head) []byte {
 		d.bytes(cuts[shard].Hash)
 	}
 	d.text(p.eventID, p.keyID)
-	return d.Sum(nil)
+	return d.sum()
 }
 
 // setCut permits the deletion of the events covered by a checkpoint, and signs the cut.
