@@ -39,7 +39,7 @@ func (c *Conn) Fill(image []byte) error {
 		}
 		file := *(*uintptr)(pointer(c.out))
 		methods := (*lib.Tsqlite3_io_methods)(pointer((*lib.Tsqlite3_file)(pointer(file)).FpMethods))
-		write := *(*func(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32)(unsafe.Pointer(&struct{ p uintptr }{methods.FxWrite}))
+		write := function[ioFunc](methods.FxWrite)
 		for end := len(image); end > 0; { // the last piece first: the database grows once
 			start := (end - 1) / piece * piece
 			n := copy(bytesAt(from, piece), image[start:end])
