@@ -42,8 +42,9 @@ const (
 // replaced, nil blocks removed, all others kept; the rotation has usually succeeded when Rotate
 // returns, otherwise a job continues it. For an automatic rotation, change is empty and a job runs
 // it. It refuses with secrets/not_found, incomplete_block, invalid_value, read_only,
-// rotation_in_progress, version_conflict and kit/invalid_request; then nothing was written. Nodes
-// that all rotate when they start take the two for the rotation of another node, and read its value.
+// rotation_in_progress, version_conflict and kit/invalid_request; then nothing was written. A node
+// that rotates when it starts can take either of the first two for the rotation of another node, and
+// read the value of that.
 func (s *Secrets) Rotate(ctx context.Context, name string, change Blocks) (Rotation, error) {
 	h, err := s.Handle(name)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// TrustTTL is how long a browser is trusted after its last sign-in. As in better-auth, the trust
-// outlives the end of sessions, that of all of them too; a changed password ends it, and so does
-// removing the second factor.
+// TrustTTL is how long a browser is trusted after its last sign-in. The trust
+// outlives a sign-out, as in better-auth, and the end of all sessions; a changed password ends it,
+// and so does removing the second factor.
 const TrustTTL = 30 * 24 * time.Hour
 
 // maxTrusted bounds the trusted browsers of a user; the oldest give way.
