@@ -8,7 +8,7 @@
 // A checkout puts the account token into its metadata, which its order and subscription have as
 // well; that alone names who bought. The external id of a checkout becomes that of the customer
 // only if the address that the payer types is new: a customer found by its address keeps the
-// external id of whoever typed it first. So the external id of a customer names nobody, and opens
+// external id of the payer who typed it first. So the external id of a customer names nobody, and opens
 // no portal.
 package merchantb
 

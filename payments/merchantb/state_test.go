@@ -135,7 +135,7 @@ func TestProrationIsNoPeriod(t *testing.T) {
 	}
 }
 
-// The external id of a customer is that of whoever typed the address first, so it does not
+// The external id of a customer is that of the payer who typed the address first, so it does not
 // say who bought.
 func TestExternalIDOfACustomerNamesNobody(t *testing.T) {
 	const customer = `"customer_id":"c","customer":{"id":"c","external_id":"mallory"},"metadata":`
