@@ -171,6 +171,36 @@ func TestQueueAvoids(t *testing.T) {
 	})
 }
 
+// TestManyBlocksKeepPlayersApart checks that players of whom one blocks the other are not matched
+// where more pairs are blocked than a sweep reads, whichever of the two blocks.
+func TestManyBlocksKeepPlayersApart(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("ada", "bob")
+		r.ok(errorOf(r.Database().Exec(ctx, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+			INSERT INTO matchmaking_friend (low, high, state, requester, low_blocks, high_blocks, since)
+			SELECT 'aaa', 'z' || i, 'none', '', TRUE, FALSE, 0 FROM n`))) // read before the pair of ada and bob
+		for _, pair := range [][2]string{{"ada", "bob"}, {"bob", "ada"}} {
+			r.ok(r.Block(ctx, pair[0], pair[1]))
+			for _, user := range pair {
+				r.ok(errorOf(r.Enqueue(ctx, "duel", "", user)))
+			}
+			for range 4 {
+				r.step(5 * time.Second)
+			}
+			for _, q := range r.status("duel", "ada", "bob") {
+				if q.State != matchmaking.Waiting {
+					t.Fatalf("%s blocks %s: got %+v, want waiting", pair[0], pair[1], q)
+				}
+			}
+			r.ok(r.Unblock(ctx, pair[0], pair[1]))
+		}
+		r.step(5 * time.Second)
+		if q := r.status("duel", "ada", "bob"); q[0].SessionID == "" || q[0].SessionID != q[1].SessionID {
+			t.Errorf("nobody blocks: got %+v, want a match", q)
+		}
+	})
+}
+
 // TestQueueReadsSkillAgain checks that the skill of a ticket is read again when it is a minute old.
 func TestQueueReadsSkillAgain(t *testing.T) {
 	cfg := games()
