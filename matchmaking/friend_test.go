@@ -127,19 +127,13 @@ func TestFriendLimits(t *testing.T) {
 	r.ok(errorOf(r.RequestFriend(ctx, "ada", others[30])))
 
 	// 200 requests that are not accepted, 1,000 friends.
-	insert := func(user, state, requester string, n int) {
-		for _, id := range ids("z-"+user, n) {
-			r.ok(errorOf(r.Database().Exec(ctx, `INSERT INTO matchmaking_friend (low, high, state, requester, low_blocks, high_blocks, since)
-				VALUES ($1, $2, $3, $4, FALSE, FALSE, 0)`, user, id, state, requester)))
-		}
-	}
-	insert("bob", "requested", "bob", 200)
+	r.bonds("bob", "requested", 200)
 	err := errorOf(r.RequestFriend(ctx, "bob", "other-0000"))
 	r.refuses(matchmaking.ErrLimitReached, err)
 	if diff := cmp.Diff(matchmaking.Limit{Of: "friend requests", Max: 200}, capability.AsError(err).Details); diff != "" {
 		t.Error(diff)
 	}
-	insert("eve", "accepted", "eve", 1000)
+	r.bonds("eve", "accepted", 1000)
 	r.users("eve", "new")
 	r.ok(errorOf(r.RequestFriend(ctx, "new", "eve")))
 	r.refuses(matchmaking.ErrLimitReached, errorOf(r.AcceptFriend(ctx, "eve", "new")))

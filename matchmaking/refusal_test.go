@@ -42,12 +42,9 @@ func TestRefusalsOfFriendsAndInvites(t *testing.T) {
 	bob.Post(friends+"ada/accept", nil).Want(409, "matchmaking/already_friends")
 	bob.Post(friends+"eve/request", nil).Want(200, "")
 	ada.Post(friends+"eve/request", nil).Want(200, "")
-	const many = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
-		INSERT INTO matchmaking_friend (low, high, state, requester, low_blocks, high_blocks, since)
-		SELECT $1, 'z' || i, $2, $1, FALSE, FALSE, 0 FROM n`
-	r.ok(errorOf(r.Database().Exec(t.Context(), many, "ada", "accepted")))
+	r.bonds("ada", "accepted", 1000)
 	eve.Post(friends+"ada/accept", nil).Want(409, "matchmaking/limit_reached")
-	r.ok(errorOf(r.Database().Exec(t.Context(), many, "bob", "requested")))
+	r.bonds("bob", "requested", 1000)
 	r.User("sam")
 	bob.Post(friends+"sam/request", nil).Want(409, "matchmaking/limit_reached")
 }

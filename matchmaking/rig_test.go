@@ -198,6 +198,15 @@ func (r *rig) befriend(a, b string) {
 	r.ok(errorOf(r.AcceptFriend(ctx, b, a)))
 }
 
+// bonds gives a user n bonds that the user has begun, with others who need not exist. Those of state
+// "none" are blocks.
+func (r *rig) bonds(userID, state string, n int) {
+	r.t.Helper()
+	r.ok(errorOf(r.Database().Exec(context.Background(), `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $3)
+		INSERT INTO matchmaking_friend (low, high, state, requester, low_blocks, high_blocks, since)
+		SELECT $1, 'z' || i, $2, CASE $2 WHEN 'none' THEN '' ELSE $1 END, $2 = 'none', FALSE, 0 FROM n`, userID, state, n)))
+}
+
 // step advances the clock to the next sweep and runs the due jobs.
 func (r *rig) step(d time.Duration) {
 	r.t.Helper()
