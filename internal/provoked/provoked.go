@@ -19,13 +19,15 @@ import (
 const Variable = "KIT_TEST_REFUSALS"
 
 func init() {
-	folder := os.Getenv(Variable)
-	if folder == "" {
-		return
-	}
+	// Read while a test runs: go test keeps a result for the variables that the tests have read,
+	// and does not see what is read before them.
+	folder := sync.OnceValue(func() string { return os.Getenv(Variable) })
 	var mu sync.Mutex
 	seen := make(map[string]bool)
 	mount.Provoked = func(method, path, domain, code string) {
+		if folder() == "" {
+			return
+		}
 		line := fmt.Sprintf("%s %s %s %s\n", method, path, domain, code)
 		mu.Lock()
 		defer mu.Unlock()
@@ -33,7 +35,7 @@ func init() {
 			return
 		}
 		seen[line] = true
-		f, err := os.OpenFile(filepath.Join(folder, fmt.Sprintf("%d.txt", os.Getpid())), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		f, err := os.OpenFile(filepath.Join(folder(), fmt.Sprintf("%d.txt", os.Getpid())), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err == nil {
 			_, err = f.WriteString(line)
 			err = errors.Join(err, f.Close())
