@@ -45,7 +45,7 @@ import (
 )
 
 const (
-	defaultWorkers     = 16
+	defaultWorkers     = 32
 	defaultSoftStop    = 25 * time.Second
 	defaultMaxAttempts = 10
 	defaultTimeout     = 5 * time.Minute
@@ -65,7 +65,7 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the clock of due times, leases and ticks; nil means time.Now.
 	Now func() time.Time
-	// Workers is the number of jobs that Run runs at the same time; 0 means 16.
+	// Workers is the number of jobs that Run runs at the same time; 0 means 32.
 	Workers int
 	// SoftStop is how long Run, once told to stop, waits for runs under way before it cancels them; 0 means 25 seconds.
 	SoftStop time.Duration
