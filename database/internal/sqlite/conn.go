@@ -40,37 +40,8 @@ const (
 
 func init() {
 	lib.PatchIssue199()
-	keepScratch()
+	registerMemory()
 	registerVFS()
-}
-
-// keepScratch takes some C memory of the sizes that SQLite needs for a moment whenever it balances a b-tree or keeps the
-// pages that a savepoint may restore. The allocator hands out pieces of one size from regions of 64 KiB, and returns a
-// region to the system as soon as none of its pieces is in use, which here would be every time; one piece kept holds it.
-// Most are of the size in which a journal in memory grows: of a database in memory, it has every page that a transaction
-// changes.
-func keepScratch() {
-	const region, journalPiece = 64 << 10, 2 << 10
-	tls := libc.NewTLS()
-	defer tls.Close()
-	for size := 1 << 10; size <= 16<<10; size *= 2 {
-		regions := 4
-		if size == journalPiece {
-			regions = 16
-		}
-		held := make(map[uintptr]bool)
-		var spare []uintptr
-		for range regions * region / size {
-			p := libc.Xmalloc(tls, types.Size_t(size))
-			if held[p/region] {
-				spare = append(spare, p)
-			}
-			held[p/region] = true
-		}
-		for _, p := range spare {
-			libc.Xfree(tls, p)
-		}
-	}
 }
 
 // Error is a refusal by SQLite.

@@ -49,3 +49,39 @@ func tappedWrite(tls *libc.TLS, file, p uintptr, n int32, at lib.Tsqlite3_int64)
 	tap.Writes++
 	return tapped[file](tls, file, p, n, at)
 }
+
+// Memory is what SQLite's memory functions have given to one caller.
+type Memory struct{ tls *libc.TLS }
+
+func NewMemory() Memory { return Memory{libc.NewTLS()} }
+
+func (m Memory) Close() { m.tls.Close() }
+
+func (m Memory) Alloc(n int) uintptr { return lib.Xsqlite3_malloc64(m.tls, lib.Tsqlite3_uint64(n)) }
+
+func (m Memory) Realloc(p uintptr, n int) uintptr {
+	return lib.Xsqlite3_realloc64(m.tls, p, lib.Tsqlite3_uint64(n))
+}
+
+func (m Memory) Free(p uintptr) { lib.Xsqlite3_free(m.tls, p) }
+
+func (m Memory) Size(p uintptr) int { return int(lib.Xsqlite3_msize(m.tls, p)) }
+
+func (m Memory) Bytes(p uintptr, n int) []byte { return bytesAt(p, n) }
+
+// Chunks returns how many chunks there are, and how many of them are empty.
+func Chunks() (all, empty int) {
+	memory.Lock()
+	defer memory.Unlock()
+	for _, c := range memory.chunks {
+		if c != nil {
+			all++
+		}
+	}
+	return all, memory.empty
+}
+
+const (
+	BlockMost = blockMost
+	EmptyMost = emptyMost
+)
