@@ -96,6 +96,7 @@ func Open(uri string) (*Conn, error) {
 	if err := c.planOnce(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	lib.Xsqlite3_rollback_hook(c.tls, c.db, address[hookFunc](rolledBack), c.db)
 	conns.Store(c.db, c)
 	handler := progress
 	lib.Xsqlite3_progress_handler(c.tls, c.db, progressSteps, *(*uintptr)(unsafe.Pointer(&struct {

@@ -15,7 +15,8 @@ func (s *Stmt) Parsed() int {
 type LogTap struct {
 	methods lib.Tsqlite3_io_methods
 	Writes  int
-	Full    bool // the disk is
+	Full    bool  // the disk is
+	Room    int64 // bytes of the log that the disk has room for; 0 means any number
 }
 
 var taps = map[uintptr]*LogTap{}
@@ -43,7 +44,7 @@ var tapped = map[uintptr]ioFunc{}
 
 func tappedWrite(tls *libc.TLS, file, p uintptr, n int32, at lib.Tsqlite3_int64) int32 {
 	tap := taps[file]
-	if tap.Full {
+	if tap.Full || tap.Room > 0 && int64(at)+int64(n) > tap.Room {
 		return lib.SQLITE_FULL
 	}
 	tap.Writes++

@@ -60,6 +60,7 @@ type (
 	sizeFunc  = func(tls *libc.TLS, file, size uintptr) int32
 	truncFunc = func(tls *libc.TLS, file uintptr, size lib.Tsqlite3_int64) int32
 	closeFunc = func(tls *libc.TLS, file uintptr) int32
+	hookFunc  = func(tls *libc.TLS, db uintptr)
 )
 
 // address returns what C calls fn by, and function what it is called by from Go.
@@ -81,11 +82,13 @@ func openFile(tls *libc.TLS, _, name, file uintptr, flags int32, outFlags uintpt
 	f.methods.FxFileSize = address[sizeFunc](sizeOfLog)
 	f.methods.FxTruncate = address[truncFunc](truncateLog)
 	f.methods.FxClose = address[closeFunc](closeLog)
-	opened.FpMethods = file + ownOffset + unsafe.Offsetof(f.methods)
+	opened.FpMethods = methodsOf(file)
 	return lib.SQLITE_OK
 }
 
 func logOf(file uintptr) *logFile { return (*logFile)(pointer(file + ownOffset)) }
+
+func methodsOf(file uintptr) uintptr { return file + ownOffset + unsafe.Offsetof(logFile{}.methods) }
 
 func (f *logFile) system() *lib.Tsqlite3_io_methods {
 	return (*lib.Tsqlite3_io_methods)(pointer(f.under))
@@ -172,6 +175,21 @@ func truncateLog(tls *libc.TLS, file uintptr, size lib.Tsqlite3_int64) int32 {
 		return rc
 	}
 	return function[truncFunc](f.system().FxTruncate)(tls, file, size)
+}
+
+// rolledBack drops what waits when a connection's transaction is rolled back: another connection may write at its place
+// next, and a disk that had no room for it may have room for less.
+func rolledBack(tls *libc.TLS, db uintptr) {
+	p := tls.Alloc(int(pointerSize))
+	defer tls.Free(int(pointerSize))
+	if lib.Xsqlite3_file_control(tls, db, 0, lib.SQLITE_FCNTL_JOURNAL_POINTER, p) != lib.SQLITE_OK {
+		return
+	}
+	file := *(*uintptr)(pointer(p))
+	if file != 0 && (*lib.Tsqlite3_file)(pointer(file)).FpMethods == methodsOf(file) {
+		f := logOf(file)
+		f.used, f.commits = 0, false
+	}
 }
 
 // closeLog drops what waits, which no commit has: SQLite closes a file whose transaction it has rolled back.

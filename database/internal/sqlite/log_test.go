@@ -181,3 +181,56 @@ func TestPagesOfATransactionAreWrittenTogether(t *testing.T) {
 		t.Errorf("%d writes for some 120 pages, want 6 at most", tap.Writes)
 	}
 }
+
+// TestRolledBackPagesAreNotWritten lets another program write the log after a transaction that was too large for the
+// cache was rolled back.
+func TestRolledBackPagesAreNotWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.db")
+	kit, tool := openLogged(t, path, "FULL"), openLogged(t, path, "FULL")
+	want := map[int]string{}
+	add := func(c *sqlite.Conn, id int, body string) {
+		t.Helper()
+		if err := put(c, id, body); err != nil {
+			t.Fatal(err)
+		}
+		want[id] = fmt.Sprintf("%-20s", body)
+		want[id+1] = want[id]
+	}
+	for i := range 60 {
+		add(kit, 1000+2*i, "old")
+	}
+	if err := kit.Script(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE); BEGIN IMMEDIATE; "+
+		"UPDATE t SET body = replace(body, 'old', 'new') WHERE id < 1031; ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		add(tool, 200+2*i, "tool")
+	}
+	add(kit, 10, "second")
+	if diff := cmp.Diff(want, recovered(t, path)); diff != "" {
+		t.Errorf("rows after a kill (-want +got):\n%s", diff)
+	}
+}
+
+// TestATransactionTooLargeForTheDiskLeavesRoomForOthers fills the disk by one transaction; smaller ones go on.
+func TestATransactionTooLargeForTheDiskLeavesRoomForOthers(t *testing.T) {
+	c := openLogged(t, filepath.Join(t.TempDir(), "app.db"), "FULL")
+	if err := put(c, 1, "first"); err != nil {
+		t.Fatal(err)
+	}
+	tap, err := c.TapLog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tap.Room = 1 << 20
+	err = c.Script(context.Background(), "BEGIN IMMEDIATE; INSERT INTO t VALUES (50, hex(zeroblob(3000000))); COMMIT")
+	if refused := new(sqlite.Error); !errors.As(err, &refused) || refused.Code != sqlite.Full {
+		t.Fatalf("a transaction of 6 MB on a disk of 1: %v, want a full disk", err)
+	}
+	if err := put(c, 10, "second"); err != nil {
+		t.Errorf("a small transaction after it: %v", err)
+	}
+	if err := c.Script(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+		t.Errorf("a checkpoint after it: %v", err)
+	}
+}
