@@ -3,6 +3,7 @@ package email
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -18,11 +19,21 @@ const (
 	sweepBinding = "EMAIL_SWEEP"
 )
 
+const (
+	// attemptTime bounds one attempt to hand over a message.
+	attemptTime = 5 * time.Minute
+	// sendTime bounds a run, in which the message may have to wait for those before it.
+	sendTime = 30 * time.Minute
+)
+
+// errNoConnection is the error of a transport that did not attempt to deliver because none of its connections was free.
+var errNoConnection = errors.New("email: no connection was free")
+
 func (e *Email) jobs() []jobs.Binding {
 	return []jobs.Binding{
 		// Messages count their attempts themselves. Every process that dies uses up one of these,
 		// also for jobs that it had claimed but not started.
-		{Name: sendBinding, MaxAttempts: 1000, Run: e.runSend},
+		{Name: sendBinding, MaxAttempts: 1000, Timeout: sendTime, Run: e.runSend},
 		{Name: sweepBinding, Schedule: "41 * * * *", Run: e.runSweep},
 	}
 }
@@ -182,6 +193,8 @@ type outcome struct {
 	failure    *Failure
 	// pinned is set if the provider may have the message.
 	pinned bool
+	// untried is set if there was no attempt.
+	untried bool
 }
 
 // attempt tries the providers until one accepts or refuses the message. It tries the next one only
@@ -209,6 +222,9 @@ func (e *Email) attempt(ctx context.Context, candidates []*link, d delivery, mes
 			l.report(nil, e.cfg.Failover, e.host.Now())
 			return outcome{state: StateSent, provider: l.Name, providerID: clip(providerID, maxKey)}
 		}
+		if errors.Is(err, errNoConnection) {
+			return outcome{state: StateQueued, untried: true}
+		}
 		failure := asFailure(err)
 		failure.Message = clip(failure.Message, maxReason)
 		l.report(failure, e.cfg.Failover, e.host.Now())
@@ -228,6 +244,12 @@ func (e *Email) attempt(ctx context.Context, candidates []*link, d delivery, mes
 
 // settle records the outcome and completes the job, or schedules the next attempt.
 func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
+	if o.untried {
+		if err := e.store.refund(context.WithoutCancel(ctx), d.id); err != nil {
+			return err
+		}
+		return jobs.Snooze(time.Second)
+	}
 	now := e.host.Now()
 	pause := e.pause(d.attempts)
 	if o.state == StateQueued && (d.attempts >= d.maxAttempts || now.Add(pause).Sub(d.roundBeganAt) > e.cfg.Retry.GiveUpAfter) {

@@ -28,3 +28,6 @@ func Unsubscribe(ctx context.Context, e *Email, text string) error {
 	}
 	return e.unsubscribe(ctx, t, ScopeList)
 }
+
+// Deliver makes a run of the job that delivers a message.
+func Deliver(ctx context.Context, e *Email, jobID string) error { return e.deliver(ctx, jobID) }

@@ -133,15 +133,17 @@ func dialer(cfg SMTP) gomail.DialContextFunc {
 }
 
 // Deliver waits for a connection, then hands over the message. A connection that was closed in the
-// meantime is replaced once.
+// meantime is replaced once. It returns errNoConnection if ctx ends before a connection is free.
 func (t *smtpTransport) Deliver(ctx context.Context, m Envelope) (string, error) {
 	var c *connection
 	select {
 	case c = <-t.slots:
 	case <-ctx.Done():
-		return "", &Failure{Kind: FailureUnreachable, Message: ctx.Err().Error()}
+		return "", errNoConnection
 	}
 	defer func() { t.slots <- c }()
+	ctx, cancel := context.WithTimeout(ctx, attemptTime) // waiting for others is not time of this attempt
+	defer cancel()
 	if c != nil && (c.used >= t.cfg.PerConnection || t.now().Sub(c.since) > idleFor) {
 		c.quit()
 		c = nil

@@ -3,11 +3,13 @@ package email_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -478,4 +480,42 @@ func TestTransportSuite(t *testing.T) {
 			Stop: func() { _ = s.closing() },
 		}
 	})
+}
+
+// TestWaitingForAConnectionIsNoAttempt stops a run whose message waits for the only connection.
+func TestWaitingForAConnectionIsNoAttempt(t *testing.T) {
+	held, release := make(chan struct{}, 2), make(chan struct{})
+	srv := serve(t, func(step, _ string) error {
+		if step == "data" {
+			held <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	s := open(t, databasetest.Memory(t), email.Config{Providers: []email.Provider{
+		srv.provider(t, "narrow", func(c *email.SMTP) { c.MaxConnections = 1 }),
+	}})
+	first, second := s.send(hello("ada@example.com")), s.send(hello("bob@example.com"))
+	var all sync.WaitGroup
+	all.Go(s.runJobs) // delivers the first, which keeps the connection, and then the second
+	<-held
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- email.Deliver(ctx, s.Email, second) }()
+	for s.job(second).State != email.StateSending {
+		runtime.Gosched()
+	}
+	stop()
+	if err := <-stopped; err == nil || errors.As(err, new(*email.Failure)) {
+		t.Errorf("a run that is stopped while it waits: %v, want another run later", err)
+	}
+	if job := s.wantState(second, email.StateQueued); job.Attempts != 0 {
+		t.Errorf("%d attempts after a run that got no connection, want none", job.Attempts)
+	}
+	close(release)
+	all.Wait()
+	s.wantState(first, email.StateSent)
+	if job := s.wantState(second, email.StateSent); job.Attempts != 1 {
+		t.Errorf("%d attempts of the second, want 1", job.Attempts)
+	}
 }

@@ -129,6 +129,13 @@ func (s store) begin(ctx context.Context, jobID string) (begun bool, err error) 
 	return n == 1, err
 }
 
+// refund takes back an attempt that was begun and not made.
+func (s store) refund(ctx context.Context, jobID string) error {
+	_, err := s.db.Exec(ctx, `UPDATE email_job SET state = 'queued', attempts = attempts - 1
+		WHERE id = $1 AND state = 'sending'`, jobID)
+	return err
+}
+
 // outcomeNote is the record of an attempt.
 type outcomeNote struct {
 	outcome

@@ -14,8 +14,8 @@ import (
 // Transport hands messages over to a provider. Applications may implement their own.
 type Transport interface {
 	// Deliver returns once the provider has accepted the message, with the provider's ID of the
-	// message, if it has one. It is called concurrently. An error that is not a [*Failure] counts
-	// as temporary. If the transport has a Close method, it is called when the kit closes.
+	// message, if it has one. It is called concurrently, and ctx ends after 5 minutes. An error that
+	// is not a [*Failure] counts as temporary. If the transport has a Close method, it is called when the kit closes.
 	Deliver(ctx context.Context, m Envelope) (providerID string, err error)
 }
 
@@ -137,6 +137,11 @@ func (l *link) admit(now time.Time) (wait time.Duration, ok bool) {
 // deliver hands a message over. If the transport panics, it releases the admission.
 func (l *link) deliver(ctx context.Context, m Envelope) (providerID string, err error) {
 	defer l.release()
+	if _, waits := l.Transport.(*smtpTransport); !waits { // the other bounds the attempt once it has a connection
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, attemptTime)
+		defer cancel()
+	}
 	return l.Transport.Deliver(ctx, m)
 }
 
