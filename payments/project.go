@@ -304,12 +304,15 @@ func (p *Payments) terms(rail *rail, product Product, r *row) Terms {
 	}
 }
 
-// takeAlong lets a pass that is moved begin anew with what is left of it.
+// takeAlong lets a pass that is moved begin anew with what is left of it. One that was not stacked
+// yet nobody had before: it is its new subject's from its purchase on, as if it had never been moved.
 func (p *Payments) takeAlong(r *row, now Instant) {
-	if product := p.catalog.byKey[r.productKey]; product.Duration > 0 {
-		lasts := Instant(product.lasts(r.quantity).Milliseconds())
-		r.facts.Begins, r.facts.Used = now, max(r.facts.Used, min(now-r.startsAt, lasts))
+	product := p.catalog.byKey[r.productKey]
+	if product.Duration == 0 || r.startsAt == 0 {
+		return
 	}
+	lasts := Instant(product.lasts(r.quantity).Milliseconds())
+	r.facts.Begins, r.facts.Used = now, max(r.facts.Used, min(now-r.startsAt, lasts))
 }
 
 // stack lets purchases of a product that does not renew follow each other: each

@@ -752,6 +752,51 @@ func TestMovedPassesLeaveUsedTimeWhereItWasUsed(t *testing.T) {
 	}
 }
 
+// TestMovedPassesThatNobodyHadAreWhole: of a pass that the kit learns of when it is moved
+// nothing is used, so that the next one follows it, and its time runs from its purchase.
+func TestMovedPassesThatNobodyHadAreWhole(t *testing.T) {
+	restore := func(s *shop) {
+		s.User("bob").Post("/payments/restore", object{"rail": "ios_store", "signedTransactions": []string{"p1"}}).Want(200, "")
+	}
+	repair := func(s *shop) {
+		r := payments.RepairRequest{Rail: ios, TransactionID: "p1", Subject: subject("bob"), Reason: "asked"}
+		if _, err := s.Payments().Repair(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		move func(*shop)
+		age  time.Duration // of the first pass when it is moved
+		want time.Duration // what both grant from then on
+	}{
+		"restored at once":         {restore, 0, 60 * day},
+		"repaired at once":         {repair, 0, 60 * day},
+		"restored later":           {restore, 20 * day, 40 * day},
+		"restored once it is over": {restore, 40 * day, 30 * day},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			pass := func(tx, user string) payments.Observation {
+				o := sub(tx, 1, payments.Lifecycle{ProductID: "com.pass", State: payments.StateActive, PurchasedAt: s.in(0)})
+				o.AccountToken = s.token(user)
+				o.Charges = []payments.Charge{{ID: "c" + tx, At: s.in(0), Settled: true}}
+				return o
+			}
+			s.set(pass("p1", "ada"))
+			s.Clock.Advance(c.age)
+			c.move(s)
+			s.deliver(ios, message{ID: "d2", Observations: []payments.Observation{pass("p2", "bob")}})
+			e, err := s.Payments().Entitlements(t.Context(), subject("bob"))
+			if err != nil || len(e.Entitlements) != 1 {
+				t.Fatalf("bob has %+v, %v, want one pass", e.Entitlements, err)
+			}
+			if got := e.Entitlements[0].ExpiresAt.Sub(s.Clock.Now()); got != c.want {
+				t.Errorf("bob has the pass for %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 // TestPassesOfTwoRailsFollowEachOther: each keeps the terms of its own rail, also
 // where both rails use the same id.
 func TestPassesOfTwoRailsFollowEachOther(t *testing.T) {
