@@ -328,10 +328,12 @@ func refunds(chargeID string, all int64, c charge, disputes []dispute) []payment
 		ID: "refunds", ChargeID: chargeID, AmountMinor: c.AmountRefunded,
 		Full: c.Refunded && c.AmountRefunded >= all, Reversed: c.AmountRefunded == 0,
 	}
-	if c.Amount < all {
-		sum.ID += ":" + c.ID
-	}
 	list := []payments.Refund{sum}
+	if c.Amount < all {
+		list[0].ID += ":" + c.ID
+		// Earlier versions stored the sum of any of the charges under the plain id; it no longer counts.
+		list = append(list, payments.Refund{ID: sum.ID, ChargeID: chargeID, Reversed: true})
+	}
 	for _, d := range disputes {
 		r := payments.Refund{
 			ID: d.ID, ChargeID: chargeID, At: seconds(d.Created), AmountMinor: d.Amount,

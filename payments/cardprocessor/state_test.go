@@ -223,3 +223,29 @@ func TestRefundsOfAnInvoicePaidBySeveral(t *testing.T) {
 		t.Errorf("the only payment: %+v", all[0])
 	}
 }
+
+// The refunds of one of several payments take the place of the sum that an earlier version stored
+// for the invoice, and so do those of none.
+func TestRefundsOfAnInvoicePaidBySeveralReplaceAnOlderSum(t *testing.T) {
+	for _, refunded := range []int64{30, 0} {
+		var f payments.Facts
+		c := charge{ID: "ch_1", Amount: 50, AmountRefunded: refunded}
+		for i, o := range []payments.Observation{
+			{Charges: []payments.Charge{{ID: "in_1", AmountMinor: 100, Settled: true}}},
+			{Refunds: []payments.Refund{{ID: "refunds", ChargeID: "in_1", AmountMinor: 30}}},
+			{Refunds: refunds("in_1", 100, c, nil)},
+		} {
+			o.Version = int64(i + 1)
+			f = payments.Merge(f, o)
+		}
+		var sum int64
+		for _, r := range f.Charges["in_1"].Refunds {
+			if !r.Value.Reversed {
+				sum += r.Value.AmountMinor
+			}
+		}
+		if sum != refunded {
+			t.Errorf("refunded %d, want %d", sum, refunded)
+		}
+	}
+}
