@@ -288,8 +288,8 @@ func (d *DB) Check(ctx context.Context) error {
 	return nil
 }
 
-// Backup writes a consistent copy of a SQLite database to path, which must not exist; writers go on meanwhile.
-// PostgreSQL returns [ErrUnsupported] and names pg_dump.
+// Backup writes a consistent copy of a SQLite database to path, which must not exist and is made for its owner only;
+// writers go on meanwhile. PostgreSQL returns [ErrUnsupported] and names pg_dump.
 func (d *DB) Backup(ctx context.Context, path string) error {
 	if err := d.outside(); err != nil {
 		return err

@@ -384,6 +384,9 @@ func (e *sqliteEngine) Backup(ctx context.Context, path string) error {
 		return err
 	}
 	_ = os.Remove(partial) // of a backup that was killed
+	if err := os.WriteFile(partial, nil, 0o600); err != nil { // SQLite would let everybody read it
+		return fmt.Errorf("database: backup: %w", err)
+	}
 	if _, err = (sqliteConn{conn}).Exec(ctx, "VACUUM INTO $1", []any{fileURI(partial) + "?vfs=" + sqlite.VFS()}); err == nil {
 		err = os.Rename(partial, path)
 	}

@@ -131,6 +131,9 @@ func TestBackup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the copy: %v %v, want it for its owner only", info.Mode(), err)
+		}
 		if err := db.Backup(ctx, path); err == nil {
 			t.Error("a backup was overwritten")
 		}
