@@ -70,9 +70,13 @@ func Left(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) && ctx.Err() != nil
 }
 
-// Write responds to a request of the application's own routes. An error that is no refusal is sent
-// as kit/internal and logged.
+// Write responds to a request of the application's own routes. A body over the limit of an
+// [http.MaxBytesReader] is refused as kit/body_too_large. Another error that is no refusal is sent as
+// kit/internal and logged.
 func Write(log *slog.Logger, w http.ResponseWriter, r *http.Request, err error) {
+	if errors.As(err, new(*http.MaxBytesError)) {
+		err = capability.ErrBodyTooLarge.Because(err)
+	}
 	refusal, requestID := capability.AsError(err), ""
 	if info := capability.RequestInfoOf(r.Context()); info != nil {
 		requestID = info.RequestID

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -40,6 +41,7 @@ func TestWriteRefusesAsTheKitDoes(t *testing.T) {
 		{name: "an invalid credential", err: capability.ErrInvalidCredential, status: 401, header: [2]string{"WWW-Authenticate", `Bearer error="invalid_token"`}},
 		{name: "a wait", err: capability.ErrRateLimited.Because(delay(90 * time.Second)), status: 429, header: [2]string{"Retry-After", "90"}},
 		{name: "no wait", err: capability.ErrUnavailable, status: 503, header: [2]string{"Retry-After", "1"}, logged: true},
+		{name: "a body over the limit", err: fmt.Errorf("decode: %w", &http.MaxBytesError{Limit: 10}), status: 413},
 		{name: "no refusal", err: errors.New("the secret text"), status: 500,
 			body: `{"error":{"code":"kit/internal","message":"` + capability.ErrInternal.Message + `"}}`, logged: true},
 		{name: "a client that disconnected", ctx: gone, err: fmt.Errorf("read: %w", context.Canceled), status: 500},
