@@ -249,7 +249,8 @@ func (o *options) sealing(k *Kit) func() (capability.Sealer, error) {
 			k.log.Warn("no master keys on PostgreSQL: what this run encrypts at rest opens in no other run and on no other node; " +
 				"set " + seal.Variable + ", for example to k1:$(openssl rand -base64 32)")
 		default:
-			k.log.Info(seal.Variable + " is not set: what this run encrypts at rest does not open in the next one")
+			k.log.Info(seal.Variable + " is not set: what this run encrypts at rest does not open in the next one; " +
+				"with a database that the next run uses too, set it before the first, for example to k1:$(openssl rand -base64 32)")
 		}
 		return keys, nil
 	})

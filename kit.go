@@ -370,7 +370,7 @@ func defaults() *options {
 		parts:          make(map[string]part),
 		databases:      make(map[string]*database.DB),
 		environment:    os.Getenv("KIT_ENVIRONMENT"),
-		baseURL:        "http://localhost:8080",
+		baseURL:        defaultBaseURL,
 		version:        mainVersion(),
 		log:            slog.Default(),
 		clock:          time.Now,

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/kitbackend/kit/internal/mount"
@@ -23,6 +24,8 @@ const (
 	// shutdownGrace is how long requests under way may take once ctx has ended.
 	shutdownGrace = 15 * time.Second
 )
+
+const defaultBaseURL = "http://localhost:8080"
 
 // Serve listens on a TCP address such as "localhost:8080", serves the handler (the kit if it is
 // nil), and works on jobs as [Kit.Run] does, until ctx ends. Then it stops accepting requests,
@@ -74,6 +77,10 @@ func (k *Kit) serve(ctx context.Context, listener net.Listener, handler http.Han
 	go func() { serving <- server.Serve(mount.Listener(listener, stalled, 0)) }()
 	go func() { jobs <- k.Run(working) }()
 	k.log.Info("serving", "address", listener.Addr().String())
+	if at, ok := listener.Addr().(*net.TCPAddr); ok && k.BaseURL() == defaultBaseURL && strconv.Itoa(at.Port) != k.baseURL.Port() {
+		k.log.Warn("no base URL is set, and the default is not where this listens: signed URLs and links lead elsewhere; use WithBaseURL",
+			"baseURL", defaultBaseURL, "address", at.String())
+	}
 
 	var faults []error
 	running := true

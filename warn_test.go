@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"log/slog"
+	"net"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -43,6 +44,33 @@ func TestWarnsOnceOfRequestsThatComeTheWrongWay(t *testing.T) {
 		if n := warned(&log, text); n != 1 {
 			t.Errorf("%d warnings of %s, want 1:\n%s", n, text, &log)
 		}
+	}
+}
+
+func TestServeWarnsWhereTheDefaultBaseURLLeadsElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []kit.Option
+		want    int
+	}{
+		"the default": {nil, 1},
+		"a base URL":  {[]kit.Option{kit.WithBaseURL("http://localhost:5173")}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			k := kittest.New(t, append(c.options, intoBuffer(&log))...)
+			ctx, stop := context.WithCancel(t.Context())
+			stop()
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err == nil {
+				err = k.ServeListener(ctx, listener, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := warned(&log, "WithBaseURL"); n != c.want {
+				t.Errorf("%d warnings, want %d:\n%s", n, c.want, &log)
+			}
+		})
 	}
 }
 

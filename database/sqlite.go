@@ -383,7 +383,7 @@ func (e *sqliteEngine) Backup(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(partial) // of a backup that was killed
+	_ = os.Remove(partial)                                    // of a backup that was killed
 	if err := os.WriteFile(partial, nil, 0o600); err != nil { // SQLite would let everybody read it
 		return fmt.Errorf("database: backup: %w", err)
 	}
