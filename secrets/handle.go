@@ -10,6 +10,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/pubsub"
 )
 
@@ -86,7 +87,7 @@ func (h *Handle) warnOnce(ctx context.Context) {
 }
 
 // Previous returns the previous version during the overlap of the secret, to verify what was signed
-// just before a rotation.
+// just before a rotation. There is none if it does not open with the master keys.
 func (h *Handle) Previous(ctx context.Context) (data Data, ok bool, err error) {
 	k, err := h.load(ctx)
 	if err != nil || k.previous.version == 0 {
@@ -164,6 +165,9 @@ func (h *Handle) read(ctx context.Context) (k *known, err error) {
 		return k, err
 	}
 	k.previous, err = h.secrets.read(ctx, h.secret, k.current.version-1)
+	if errors.Is(err, seal.ErrNotOpened) { // the current version may have replaced it for that reason
+		err = nil
+	}
 	return k, err
 }
 

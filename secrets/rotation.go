@@ -13,6 +13,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -43,8 +44,9 @@ const (
 // returns, otherwise a job continues it. For an automatic rotation, change is empty and a job runs
 // it. It refuses with secrets/not_found, incomplete_block, invalid_value, read_only,
 // rotation_in_progress, version_conflict and kit/invalid_request; then nothing was written. A node
-// that rotates when it starts can take either of the first two for the rotation of another node, and
-// read the value of that.
+// that rotates when it starts can take rotation_in_progress and version_conflict for the rotation of
+// another node, and read the value of that. Stored values that do not open with the master keys
+// are replaced by a change that gives or removes every block; incomplete_block refuses any other.
 func (s *Secrets) Rotate(ctx context.Context, name string, change Blocks) (Rotation, error) {
 	h, err := s.Handle(name)
 	if err != nil {
@@ -87,6 +89,11 @@ func (s *Secrets) rotateManually(ctx context.Context, secret Secret, by string, 
 		return Rotation{}, err
 	}
 	current, blocks, err := s.current(ctx, secret.Name)
+	if errors.Is(err, seal.ErrNotOpened) {
+		s.host.Log.WarnContext(ctx, "secrets: the stored values do not open: only all blocks anew replace them",
+			slog.String("secret", secret.Name), slog.Int64("version", current.Version), slog.Any("error", err))
+		err = secret.checkEvery(change)
+	}
 	if err != nil {
 		return Rotation{}, unavailable(err)
 	}
@@ -295,7 +302,7 @@ func (s *Secrets) promote(ctx context.Context, secret Secret, r Rotation) error 
 	if err != nil {
 		return err
 	}
-	newest, current, err := s.current(ctx, secret.Name)
+	newest, current, err := s.replaced(ctx, secret.Name)
 	if err != nil {
 		return err
 	}
@@ -303,7 +310,7 @@ func (s *Secrets) promote(ctx context.Context, secret Secret, r Rotation) error 
 	if version == r.FromVersion {
 		version, err = s.provider.Write(ctx, secret.Name, r.FromVersion, next.encode(""))
 		if written = err == nil; errors.Is(err, ErrVersionConflict) { // another run of the rotation may have been faster
-			newest, current, err = s.current(ctx, secret.Name)
+			newest, current, err = s.replaced(ctx, secret.Name)
 			version = newest.Version
 		}
 		if err != nil {
@@ -400,6 +407,16 @@ func (s *Secrets) current(ctx context.Context, name string) (Stored, Blocks, err
 		return stored, nil, err
 	}
 	blocks, _, err := decode(stored.Payload)
+	return stored, blocks, err
+}
+
+// replaced is current for a version whose blocks are not needed, because the next one is complete:
+// without an error, and without blocks, for one that does not open with the master keys.
+func (s *Secrets) replaced(ctx context.Context, name string) (Stored, Blocks, error) {
+	stored, blocks, err := s.current(ctx, name)
+	if errors.Is(err, seal.ErrNotOpened) {
+		err = nil
+	}
 	return stored, blocks, err
 }
 

@@ -97,6 +97,76 @@ func TestHalfBlocksAreRefusedBeforeTheWrite(t *testing.T) {
 	}
 }
 
+// TestACompleteChangeReplacesAVersionThatDoesNotOpen checks that a secret whose master key is lost
+// can be rotated by a change that names every block, and by no other.
+func TestACompleteChangeReplacesAVersionThatDoesNotOpen(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx := context.Background()
+		before := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{payments}})
+		before.rotate(payments.Name, blocks("stripe", "secretKey", "s1", "webhookSecret", "w1"))
+		before.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
+		n := before.with(masterKeys(t, "n"), payments)
+		if _, err := n.handle(payments.Name).Get(ctx); !errors.Is(err, capability.ErrUnavailable) {
+			t.Errorf("values that do not open: %v", err)
+		}
+
+		_, err := n.Rotate(ctx, payments.Name, blocks("paddle", "apiKey", canary))
+		for _, says := range []string{"KIT_MASTER_KEYS", "all blocks", "stripe"} {
+			if !errors.Is(err, secrets.ErrIncompleteBlock) || !strings.Contains(capability.AsError(err).Message, says) {
+				t.Errorf("one block of two: %v, want it to say %s", err, says)
+			}
+		}
+		if got := len(n.rotations(payments.Name)); got != 2 || strings.Contains(fmt.Sprint(err), canary) {
+			t.Errorf("%d rotations after the refusal, want 2: %v", got, err)
+		}
+
+		r := n.rotate(payments.Name, secrets.Blocks{"paddle": {"apiKey": secrets.NewValue("p3")}, "stripe": nil})
+		if r.Status != secrets.StatusSucceeded || r.FromVersion != 2 || r.ToVersion != 3 {
+			t.Errorf("%+v", r)
+		}
+		if got := n.field(payments.Name, "paddle", "apiKey") + n.field(payments.Name, "stripe", "secretKey"); got != "p3" {
+			t.Errorf("the handle returns %q, want p3", got)
+		}
+		if _, found, err := n.handle(payments.Name).Previous(ctx); found || err != nil {
+			t.Errorf("a previous version that does not open: %v %v", found, err)
+		}
+
+		both := n.with(masterKeys(t, "mn"), payments)
+		changed, err := both.Rewrap(ctx)
+		if changed != 1 || !strings.Contains(fmt.Sprint(err), payments.Name+" version 2") {
+			t.Errorf("rewrap: %d changed, %v, want 1 and the name of version 2", changed, err)
+		}
+		both.rotate(payments.Name, blocks("stripe", "secretKey", "s4", "webhookSecret", "w4")) // keeps paddle again
+		got := both.field(payments.Name, "paddle", "apiKey") + both.field(payments.Name, "stripe", "secretKey")
+		if got != "p3s4" {
+			t.Errorf("got %q after the next rotation, want p3s4", got)
+		}
+		if changed, err := both.Rewrap(ctx); changed != 0 || err != nil {
+			t.Errorf("rewrap after the next rotation: %d changed, %v", changed, err)
+		}
+	})
+}
+
+// unreadable is a provider whose reads fail.
+type unreadable struct{ secrets.Provider }
+
+func (unreadable) Read(context.Context, string, int64) (secrets.Stored, error) {
+	return secrets.Stored{}, errors.New("the connection is gone")
+}
+
+func TestACompleteChangeReplacesNothingThatCannotBeRead(t *testing.T) {
+	p := unreadable{secrets.NewMemory(time.Now)}
+	n := newNode(t, databasetest.Memory(t), secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}})
+	change := blocks("stripe", "secretKey", "s1", "webhookSecret", "w1")
+	change["paddle"] = nil
+	if _, err := n.Rotate(context.Background(), payments.Name, change); !errors.Is(err, capability.ErrUnavailable) {
+		t.Errorf("%v, want kit/unavailable", err)
+	}
+	if got := n.rotations(payments.Name); len(got) != 0 {
+		t.Errorf("something was written: %v", got)
+	}
+}
+
 func TestOneRotationAtATime(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		slow := newTarget()

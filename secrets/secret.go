@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/seal"
 )
 
 // DefaultOverlap is how long the previous version is valid after a rotation.
@@ -220,6 +221,25 @@ func (s Secret) checkChange(change Blocks) error {
 		}
 	}
 	return s.check(given)
+}
+
+// checkEvery refuses a change that does not name every block, with secrets/incomplete_block: such a
+// change needs the stored values, which do not open.
+func (s Secret) checkEvery(change Blocks) error {
+	var halves []half
+	var names []string
+	for _, b := range s.Blocks {
+		if _, named := change[b.Name]; !named {
+			halves = append(halves, half{b.Name, append([]string{}, b.missing(nil)...)})
+			names = append(names, b.Name)
+		}
+	}
+	if len(halves) == 0 {
+		return nil
+	}
+	return ErrIncompleteBlock.Saying("The stored values of %s do not open with the master keys of this run. "+
+		"Put the key that they were sealed with into %s, or give all blocks anew, null for one that is not used; not given: %s.",
+		s.Name, seal.Variable, strings.Join(names, ", ")).With(halves)
 }
 
 func (s Secret) unknownBlock() error {

@@ -119,6 +119,18 @@ func migrate(t testing.TB, db *database.DB, parts ...capability.Capability) {
 	}
 }
 
+// with returns the node started again with other master keys.
+func (n *node) with(keys *seal.Keys, list ...secrets.Secret) *node {
+	n.t.Helper()
+	host := n.host
+	host.Sealing = sealing(keys)
+	s, err := secrets.New(host, secrets.Config{Secrets: list}, secrets.Peers{Audit: n.audit})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return &node{Secrets: s, t: n.t, host: host, audit: n.audit, log: n.log, at: n.now()}
+}
+
 func (n *node) rotate(name string, change secrets.Blocks) secrets.Rotation {
 	n.t.Helper()
 	r, err := n.Rotate(context.Background(), name, change)
@@ -247,15 +259,7 @@ func TestRewrap(t *testing.T) {
 		n := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{payments}})
 		n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
 		n.rotate(payments.Name, blocks("paddle", "apiKey", "p2"))
-		with := func(letters string) *secrets.Secrets {
-			host := n.host
-			host.Sealing = sealing(masterKeys(t, letters))
-			s, err := secrets.New(host, secrets.Config{Secrets: []secrets.Secret{payments}}, secrets.Peers{Audit: n.audit})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
+		with := func(letters string) *secrets.Secrets { return n.with(masterKeys(t, letters), payments).Secrets }
 		if _, err := with("n").Rewrap(context.Background()); err == nil {
 			t.Error("rewrapped without the old master key")
 		}

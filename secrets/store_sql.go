@@ -42,7 +42,8 @@ func scanSealed(row database.Scanner) (r sealedRow, err error) {
 	return r, row.Scan(&r.name, &r.version, &r.sealed, &r.createdAt)
 }
 
-// Read returns a version.
+// Read returns a version. The error of one that does not open with the master keys is a
+// [seal.ErrNotOpened]; the returned number and time are then those of the version.
 func (s *SQL) Read(ctx context.Context, name string, version int64) (Stored, error) {
 	query, args := sealedColumns+`WHERE name = $1 ORDER BY version DESC LIMIT 1`, []any{name}
 	if version != 0 {
@@ -58,7 +59,7 @@ func (s *SQL) Read(ctx context.Context, name string, version int64) (Stored, err
 	}
 	text, err := s.sealer.Open(sealContext(name, row.version), row.sealed)
 	if err != nil {
-		return Stored{}, fmt.Errorf("secrets: %s version %d: %w", name, row.version, err)
+		return stored, fmt.Errorf("secrets: %s version %d: %w", name, row.version, err)
 	}
 	stored.Payload = NewValue(string(text))
 	return stored, nil
