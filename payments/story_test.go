@@ -287,6 +287,37 @@ func TestCheckoutAtEveryRail(t *testing.T) {
 	})
 }
 
+// TestASessionIsPaidOnce: a session that is paid, or that the store does not know, is refused and
+// has no effect.
+func TestASessionIsPaidOnce(t *testing.T) {
+	eachRail(t, func(t *testing.T, m *mall, rail payments.RailID) {
+		if rail == ios || rail == android {
+			if err := m.stores.Complete(rail, "cs_unknown"); !errors.Is(err, paytest.ErrUnsupported) {
+				t.Errorf("%v, want ErrUnsupported", err)
+			}
+			return
+		}
+		for _, product := range []string{"coins", "pro"} {
+			var bought payments.Bought
+			m.User("ada").Post("/payments/checkout", object{"rail": rail, "productKey": product}).Want(201, "").JSON(&bought)
+			m.do("pay", m.stores.Complete(rail, bought.SessionID))
+			if err := m.stores.Complete(rail, bought.SessionID); !errors.Is(err, paytest.ErrPaid) {
+				t.Errorf("%s paid again: %v, want ErrPaid", product, err)
+			}
+			m.only("ada", product)
+		}
+		if got := m.coins("ada"); got != 100 {
+			t.Errorf("%d coins, want 100", got)
+		}
+		subscription := m.buy(rail, "pro", "bob").ID // an object of the store, but not a session
+		for _, id := range []string{"", "cs_unknown", "txn_unknown", subscription} {
+			if err := m.stores.Complete(rail, id); !errors.Is(err, paytest.ErrNoSession) {
+				t.Errorf("session %q: %v, want ErrNoSession", id, err)
+			}
+		}
+	})
+}
+
 // TestKeyOfAnotherCheckout: a repeated request is one checkout, and another request
 // under the same key one of its own, which the rail does not refuse.
 func TestKeyOfAnotherCheckout(t *testing.T) {

@@ -134,7 +134,11 @@ func TestCheckout(t *testing.T) {
 		if _, err := rail.Redeem(t.Context(), book.Access, payments.Submission{SessionID: made.SessionID}); !errors.Is(err, payments.ErrPurchasePending) {
 			t.Errorf("an open session: got %v, want payments/purchase_pending", err)
 		}
-		out := book.Deliver(store.Complete(made.SessionID))
+		deliveries, err := store.Complete(made.SessionID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := book.Deliver(deliveries)
 		again := book.Observe(rail.Redeem(t.Context(), book.Access, payments.Submission{SessionID: made.SessionID}))
 		if out[0].AccountToken != "account" || again[0].TransactionID != out[0].TransactionID || book.Charges(out[0].TransactionID) != 1 {
 			t.Errorf("%+v then %+v", out, again)

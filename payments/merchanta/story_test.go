@@ -134,7 +134,11 @@ func TestCheckout(t *testing.T) {
 		if err != nil || made.URL == "" {
 			t.Fatalf("%+v: %v", made, err)
 		}
-		out := book.Deliver(store.Complete(made.SessionID))
+		deliveries, err := store.Complete(made.SessionID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := book.Deliver(deliveries)
 		if out[0].AccountToken != "account" || book.Charges(out[0].TransactionID) != 1 {
 			t.Errorf("%+v", out)
 		}

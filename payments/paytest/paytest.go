@@ -37,6 +37,13 @@ var Rails = []payments.RailID{payments.RailIOSStore, payments.RailAndroidStore, 
 // ios_store.
 var ErrUnsupported = errors.New("paytest: this store does not do that")
 
+// The errors of [Stores.Complete] for a session that the store does not know, and for one that is
+// paid.
+var (
+	ErrNoSession = script.ErrNoSession
+	ErrPaid      = script.ErrPaid
+)
+
 // Stores are the five scripted stores. They are safe for concurrent use.
 type Stores struct {
 	IOS     *iosstoretest.Store
@@ -269,18 +276,20 @@ func (s *Stores) sellers(rail payments.RailID) (subscribe, buy seller) {
 }
 
 // Complete pays a checkout that the kit made, as its page would, and delivers the
-// webhooks that follow.
+// webhooks that follow. It returns [ErrNoSession] or [ErrPaid], and pays nothing, for a session that
+// the store does not know or that is paid; [ErrUnsupported] for a store without checkouts.
 func (s *Stores) Complete(rail payments.RailID, sessionID string) error {
-	switch rail {
-	case payments.RailCardProcessor:
-		return s.deliver(rail, s.Card.Complete(sessionID))
-	case payments.RailMerchantA:
-		return s.deliver(rail, s.A.Complete(sessionID))
-	case payments.RailMerchantB:
-		return s.deliver(rail, s.B.Complete(sessionID))
-	default:
+	complete := map[payments.RailID]func(string) ([]script.Delivery, error){
+		payments.RailCardProcessor: s.Card.Complete, payments.RailMerchantA: s.A.Complete, payments.RailMerchantB: s.B.Complete,
+	}[rail]
+	if complete == nil {
+		return ErrUnsupported
 	}
-	return ErrUnsupported
+	out, err := complete(sessionID)
+	if err != nil {
+		return fmt.Errorf("paytest: %s, session %q: %w", rail, sessionID, err)
+	}
+	return s.deliver(rail, out)
 }
 
 // Renew charges the next period.

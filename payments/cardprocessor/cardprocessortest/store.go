@@ -319,15 +319,22 @@ func (s *Store) pay(id string, p script.Purchase) []script.Delivery {
 	return []script.Delivery{s.event("checkout.session.completed", session)}
 }
 
-// Complete pays a session that a checkout made.
-func (s *Store) Complete(id string) []script.Delivery {
+// Complete pays a session that a checkout made, or returns [script.ErrNoSession] or
+// [script.ErrPaid].
+func (s *Store) Complete(id string) ([]script.Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	session := s.objects[id]
+	if session["object"] != "checkout.session" {
+		return nil, script.ErrNoSession
+	}
+	if session["payment_status"] == "paid" {
+		return nil, script.ErrPaid
+	}
 	item := session["line_items"].(script.Object)["data"].([]any)[0].(script.Object)
 	p := s.prices[item["price"].(script.Object)["id"].(string)]
 	p.AccountToken, p.Quantity = session["client_reference_id"].(string), item["quantity"].(int64)
-	return s.pay(id, p)
+	return s.pay(id, p), nil
 }
 
 // charge finds the newest charge of a subscription or session.

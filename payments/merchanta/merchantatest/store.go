@@ -313,21 +313,27 @@ func (s *Store) Buy(p script.Purchase) (id string, out []script.Delivery) {
 	return t["id"].(string), []script.Delivery{s.event("transaction.completed", t)}
 }
 
-// Complete pays a transaction that a checkout made; the purchase is a
-// subscription where its price has a period.
-func (s *Store) Complete(id string) []script.Delivery {
+// Complete pays a transaction that a checkout made, or returns [script.ErrNoSession] or
+// [script.ErrPaid]; the purchase is a subscription where its price has a period.
+func (s *Store) Complete(id string) ([]script.Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.objects[id]
+	if t["checkout"] == nil {
+		return nil, script.ErrNoSession
+	}
+	if t["status"] != "ready" {
+		return nil, script.ErrPaid
+	}
 	p := bought(t)
 	p.Period = s.prices[p.PriceID].Period
 	t["customer_id"], t["status"], t["updated_at"] = s.Next("ctm_"), "completed", s.moment()
 	if t["items"].([]any)[0].(script.Object)["price"].(script.Object)["billing_cycle"] == nil {
-		return []script.Delivery{s.event("transaction.completed", t)}
+		return []script.Delivery{s.event("transaction.completed", t)}, nil
 	}
 	sub, out := s.subscribe(p, t["customer_id"].(string))
 	t["subscription_id"], t["status"] = sub, "canceled" // the subscription has one of its own
-	return out
+	return out, nil
 }
 
 // newest is the newest completed transaction of a purchase.

@@ -259,12 +259,18 @@ func (s *Store) Buy(p script.Purchase) (id string, out []script.Delivery) {
 	return o["id"].(string), []script.Delivery{s.event("order.created", o), s.event("order.paid", o)}
 }
 
-// Complete pays a checkout; the purchase is a subscription where the product has
-// a period.
-func (s *Store) Complete(id string) []script.Delivery {
+// Complete pays a checkout, or returns [script.ErrNoSession] or [script.ErrPaid]; the purchase is a
+// subscription where the product has a period.
+func (s *Store) Complete(id string) ([]script.Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.objects[id]
+	if c["kind"] != "checkout" {
+		return nil, script.ErrNoSession
+	}
+	if c["status"] == "succeeded" {
+		return nil, script.ErrPaid
+	}
 	c["status"] = "succeeded"
 	p := s.prices[c["product_id"].(string)]
 	p.AccountToken, _ = c["external_customer_id"].(string)
@@ -273,11 +279,11 @@ func (s *Store) Complete(id string) []script.Delivery {
 	customer := s.id()
 	if recurring {
 		_, out := s.subscribe(p, customer, id)
-		return out
+		return out, nil
 	}
 	o := s.makeOrder(p, customer, "", p.AmountMinor*p.Quantity, "purchase")
 	o["checkout_id"] = id
-	return []script.Delivery{s.event("order.paid", o)}
+	return []script.Delivery{s.event("order.paid", o)}, nil
 }
 
 // newest is the newest order of a purchase.

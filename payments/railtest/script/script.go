@@ -5,12 +5,19 @@ package script
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"sync"
 	"time"
+)
+
+// The errors of a store that cannot pay a session.
+var (
+	ErrNoSession = errors.New("there is no such session in this store; sessions of an earlier run are not kept")
+	ErrPaid      = errors.New("the session is paid already")
 )
 
 // Purchase is what somebody buys at a scripted store.
