@@ -3,6 +3,10 @@
 // of the test's. Tests of applications make them sell, renew, fail, refund and so on, and check the
 // effects in their kit. No network is needed.
 //
+// The stores keep everything in memory and number it from 1 in each run: they are for a database in
+// memory, or one that begins anew with them, because a database of an earlier run takes new purchases
+// for those that it has credited already.
+//
 //	stores := paytest.New(clock.Now, payments.EnvironmentSandbox)
 //	k := kittest.New(t, ..., kit.WithPayments(stores.Config(payments.Config{...})))
 //	stores.Connect(ctx, k)
@@ -65,7 +69,8 @@ type waiting struct {
 	script.Delivery
 }
 
-// New makes the stores of an environment on a clock.
+// New makes the stores of an environment on a clock. Their ids start again with each call, so the
+// kit's database must be in memory, or begin anew with the stores.
 func New(now func() time.Time, environment payments.StoreEnvironment) *Stores {
 	return &Stores{
 		IOS: iosstoretest.New(now, environment), Android: androidstoretest.New(now, environment), Card: cardprocessortest.New(now, environment),
