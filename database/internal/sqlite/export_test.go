@@ -44,7 +44,7 @@ var tapped = map[uintptr]ioFunc{}
 
 func tappedWrite(tls *libc.TLS, file, p uintptr, n int32, at lib.Tsqlite3_int64) int32 {
 	tap := taps[file]
-	if tap.Full || tap.Room > 0 && int64(at)+int64(n) > tap.Room {
+	if tap.Full || tap.Room > 0 && at+int64(n) > tap.Room {
 		return lib.SQLITE_FULL
 	}
 	tap.Writes++
