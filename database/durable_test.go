@@ -29,11 +29,16 @@ func numbered(t *testing.T, f *faultFS, opts ...database.Option) (db *database.D
 	return db, path
 }
 
-// appendNumber adds the next number and returns it.
+// appendNumber adds the next number and returns it. A few transactions are larger than what is written to the log at
+// once.
 func appendNumber(ctx context.Context, db *database.DB) (n int64, err error) {
+	length := rand.IntN(600)
+	if rand.IntN(50) == 0 {
+		length = rand.IntN(300 << 10)
+	}
 	err = db.InTx(ctx, func(ctx context.Context) error {
 		return db.QueryRow(ctx, `INSERT INTO log (n, pad) SELECT coalesce(max(n), 0) + 1, $1 FROM log RETURNING n`,
-			fmt.Sprintf("%0*d", rand.IntN(600), 0)).Scan(&n)
+			fmt.Sprintf("%0*d", length, 0)).Scan(&n)
 	})
 	return n, err
 }

@@ -15,12 +15,15 @@ import (
 	"modernc.org/libc"
 	"modernc.org/libc/sys/types"
 	lib "modernc.org/sqlite/lib"
+
+	"github.com/kitbackend/kit/database/internal/sqlite"
 )
 
-// faultFS is a VFS of SQLite in front of the system's own. It knows what of each file has been synced, so that a test
-// can cut the power: what was written since the last sync is then on the disk, or not, or in part.
+// faultFS is a VFS of SQLite between the system's own and the one that gathers writes of the log. It knows what of each
+// file has been synced, so that a test can cut the power: what was written since the last sync is then on the disk, or
+// not, or in part.
 type faultFS struct {
-	name    string
+	name    string       // of the VFS that gathers in front of it
 	refuse  atomic.Bool  // syncs of the log fail
 	unread  atomic.Int64 // so many reads fail
 	mu      sync.Mutex
@@ -109,8 +112,9 @@ var faultFSs atomic.Int64
 // newFaultFS registers a VFS for the rest of the process.
 func newFaultFS(t testing.TB) *faultFS {
 	t.Helper()
+	number := faultFSs.Add(1)
 	f := &faultFS{
-		name:    fmt.Sprintf("fault%d", faultFSs.Add(1)),
+		name:    fmt.Sprintf("gathered%d", number),
 		files:   map[string]*faultFile{},
 		handles: map[uintptr]*faultFile{},
 	}
@@ -121,7 +125,8 @@ func newFaultFS(t testing.TB) *faultFS {
 	}
 	system := lib.Xsqlite3_vfs_find(tls, 0)
 	vfs := libc.Xmalloc(tls, types.Size_t(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
-	name, err := libc.CString(f.name)
+	under := fmt.Sprintf("fault%d", number)
+	name, err := libc.CString(under)
 	if vfs == 0 || err != nil {
 		t.Fatal(errors.Join(err, errors.New("no memory")))
 	}
@@ -158,6 +163,9 @@ func newFaultFS(t testing.TB) *faultFS {
 	})
 	if rc := lib.Xsqlite3_vfs_register(tls, vfs, 0); rc != lib.SQLITE_OK {
 		t.Fatal(rc)
+	}
+	if !sqlite.RegisterVFS(f.name, under) {
+		t.Fatal("the VFS that gathers is refused")
 	}
 	return f
 }

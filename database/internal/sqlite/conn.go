@@ -41,7 +41,7 @@ const (
 func init() {
 	lib.PatchIssue199()
 	registerMemory()
-	registerVFS()
+	RegisterVFS(FileVFS, "") // Open fails where it could not
 }
 
 // Error is a refusal by SQLite.

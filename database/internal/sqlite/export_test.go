@@ -31,7 +31,7 @@ func (c *Conn) TapLog() (*LogTap, error) {
 	}
 	file := *(*uintptr)(pointer(c.out))
 	f := logOf(file)
-	tap := &LogTap{methods: *f.system()}
+	tap := &LogTap{methods: *f.below()}
 	write := function[ioFunc](tap.methods.FxWrite)
 	tap.methods.FxWrite = address[ioFunc](tappedWrite)
 	tapped[file] = write

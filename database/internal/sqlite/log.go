@@ -21,35 +21,50 @@ const (
 
 // logFile is what a file of the log has in addition to the system's own part, in the memory that SQLite provides for it.
 type logFile struct {
-	methods lib.Tsqlite3_io_methods // the system's, with the functions below in their places
-	under   uintptr                 // the system's
+	methods lib.Tsqlite3_io_methods // those of the VFS below, with the functions of this file in their places
+	under   uintptr                 // those of the VFS below
 	buf     uintptr                 // C memory of the bytes that wait; 0 before the first of them
 	used    int                     // bytes that wait
 	at      int64                   // offset of the first of them, and of the next write if none waits
 	commits bool                    // the last write was the header of the page that ends a transaction
 }
 
-var (
-	systemVFS uintptr
-	ownOffset uintptr // of logFile in the memory of an open file
-)
+// ownOffset is the offset of logFile in the memory of an open file.
+var ownOffset uintptr
 
-// registerVFS registers FileVFS with SQLite.
-func registerVFS() {
+// RegisterVFS registers a VFS that gathers the writes of the log in front of another one, the system's if under is
+// empty, and reports whether it could. All that are registered must need the same memory for a file.
+func RegisterVFS(name, under string) bool {
 	tls := libc.NewTLS()
 	defer tls.Close()
-	systemVFS = lib.Xsqlite3_vfs_find(tls, 0)
+	found := findVFS(tls, under)
 	p := libc.Xmalloc(tls, types.Size_t(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
-	name, err := libc.CString(FileVFS)
-	if systemVFS == 0 || p == 0 || err != nil {
-		return // Open then fails, as it finds no VFS of this name
+	zName, err := libc.CString(name)
+	if found == 0 || p == 0 || err != nil {
+		return false
 	}
 	vfs := (*lib.Tsqlite3_vfs)(pointer(p))
-	*vfs = *(*lib.Tsqlite3_vfs)(pointer(systemVFS))
-	ownOffset = uintptr(vfs.FszOsFile+7) &^ 7
+	*vfs = *(*lib.Tsqlite3_vfs)(pointer(found))
+	offset := uintptr(vfs.FszOsFile+7) &^ 7
+	if ownOffset != 0 && ownOffset != offset {
+		return false
+	}
+	ownOffset = offset
 	vfs.FszOsFile = int32(ownOffset + unsafe.Sizeof(logFile{}))
-	vfs.FpNext, vfs.FzName, vfs.FxOpen = 0, name, address(openFile)
-	lib.Xsqlite3_vfs_register(tls, p, 0)
+	vfs.FpNext, vfs.FzName, vfs.FxOpen, vfs.FpAppData = 0, zName, address(openFile), found
+	return lib.Xsqlite3_vfs_register(tls, p, 0) == lib.SQLITE_OK
+}
+
+func findVFS(tls *libc.TLS, name string) uintptr {
+	if name == "" {
+		return lib.Xsqlite3_vfs_find(tls, 0)
+	}
+	zName, err := libc.CString(name)
+	if err != nil {
+		return 0
+	}
+	defer libc.Xfree(tls, zName)
+	return lib.Xsqlite3_vfs_find(tls, zName)
 }
 
 // The types of the functions of a VFS and of an open file.
@@ -68,9 +83,10 @@ func address[F any](fn F) uintptr { return *(*uintptr)(unsafe.Pointer(&fn)) }
 
 func function[F any](p uintptr) F { return *(*F)(unsafe.Pointer(&p)) }
 
-func openFile(tls *libc.TLS, _, name, file uintptr, flags int32, outFlags uintptr) int32 {
-	open := function[openFunc]((*lib.Tsqlite3_vfs)(pointer(systemVFS)).FxOpen)
-	rc := open(tls, systemVFS, name, file, flags, outFlags)
+func openFile(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
+	under := (*lib.Tsqlite3_vfs)(pointer(vfs)).FpAppData
+	open := function[openFunc]((*lib.Tsqlite3_vfs)(pointer(under)).FxOpen)
+	rc := open(tls, under, name, file, flags, outFlags)
 	if rc != lib.SQLITE_OK || flags&lib.SQLITE_OPEN_WAL == 0 {
 		return rc
 	}
@@ -90,7 +106,7 @@ func logOf(file uintptr) *logFile { return (*logFile)(pointer(file + ownOffset))
 
 func methodsOf(file uintptr) uintptr { return file + ownOffset + unsafe.Offsetof(logFile{}.methods) }
 
-func (f *logFile) system() *lib.Tsqlite3_io_methods {
+func (f *logFile) below() *lib.Tsqlite3_io_methods {
 	return (*lib.Tsqlite3_io_methods)(pointer(f.under))
 }
 
@@ -99,7 +115,7 @@ func (f *logFile) flush(tls *libc.TLS, file uintptr) int32 {
 	if f.used == 0 {
 		return lib.SQLITE_OK
 	}
-	rc := function[ioFunc](f.system().FxWrite)(tls, file, f.buf, int32(f.used), f.at)
+	rc := function[ioFunc](f.below().FxWrite)(tls, file, f.buf, int32(f.used), f.at)
 	if rc == lib.SQLITE_OK {
 		f.at += int64(f.used)
 		f.used = 0
@@ -119,7 +135,7 @@ func writeLog(tls *libc.TLS, file, p uintptr, n int32, at lib.Tsqlite3_int64) in
 		}
 	}
 	if at != f.at+int64(f.used) || !f.room(tls) || int(n) > gathered {
-		rc := function[ioFunc](f.system().FxWrite)(tls, file, p, n, at)
+		rc := function[ioFunc](f.below().FxWrite)(tls, file, p, n, at)
 		if rc == lib.SQLITE_OK {
 			f.at = at + int64(n)
 		}
@@ -150,7 +166,7 @@ func readLog(tls *libc.TLS, file, p uintptr, n int32, at lib.Tsqlite3_int64) int
 	if rc := f.flush(tls, file); rc != lib.SQLITE_OK {
 		return rc
 	}
-	return function[ioFunc](f.system().FxRead)(tls, file, p, n, at)
+	return function[ioFunc](f.below().FxRead)(tls, file, p, n, at)
 }
 
 func syncLog(tls *libc.TLS, file uintptr, flags int32) int32 {
@@ -158,7 +174,7 @@ func syncLog(tls *libc.TLS, file uintptr, flags int32) int32 {
 	if rc := f.flush(tls, file); rc != lib.SQLITE_OK {
 		return rc
 	}
-	return function[syncFunc](f.system().FxSync)(tls, file, flags)
+	return function[syncFunc](f.below().FxSync)(tls, file, flags)
 }
 
 func sizeOfLog(tls *libc.TLS, file, size uintptr) int32 {
@@ -166,7 +182,7 @@ func sizeOfLog(tls *libc.TLS, file, size uintptr) int32 {
 	if rc := f.flush(tls, file); rc != lib.SQLITE_OK {
 		return rc
 	}
-	return function[sizeFunc](f.system().FxFileSize)(tls, file, size)
+	return function[sizeFunc](f.below().FxFileSize)(tls, file, size)
 }
 
 func truncateLog(tls *libc.TLS, file uintptr, size lib.Tsqlite3_int64) int32 {
@@ -174,7 +190,7 @@ func truncateLog(tls *libc.TLS, file uintptr, size lib.Tsqlite3_int64) int32 {
 	if rc := f.flush(tls, file); rc != lib.SQLITE_OK {
 		return rc
 	}
-	return function[truncFunc](f.system().FxTruncate)(tls, file, size)
+	return function[truncFunc](f.below().FxTruncate)(tls, file, size)
 }
 
 // rolledBack drops what waits when a connection's transaction is rolled back: another connection may write at its place
@@ -197,5 +213,5 @@ func closeLog(tls *libc.TLS, file uintptr) int32 {
 	f := logOf(file)
 	libc.Xfree(tls, f.buf)
 	f.buf, f.used = 0, 0
-	return function[closeFunc](f.system().FxClose)(tls, file)
+	return function[closeFunc](f.below().FxClose)(tls, file)
 }
