@@ -1,18 +1,12 @@
 package bench
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +18,7 @@ import (
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/load"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
@@ -47,7 +42,7 @@ func BenchmarkHTTP(b *testing.B) {
 		e.GET("/ledger/:currency", func(c echo.Context) error {
 			return c.JSON(http.StatusOK, map[string]any{"currency": "coins", "balance": 100, "held": 0, "available": 100})
 		})
-		load(b, e, constant("GET /ledger/coins", ""))
+		serve(b, e, load.Constant("GET /ledger/coins", ""))
 	})
 	b.Run("kit-balance", func(b *testing.B) { balance(b, slog.New(slog.DiscardHandler)) })
 	b.Run("kit-balance-access-log", func(b *testing.B) {
@@ -66,7 +61,7 @@ func balance(b *testing.B, log *slog.Logger) {
 	if _, err := k.Ledger().Credit(context.Background(), ledger.Entry{UserID: "ada", Currency: "coins", Amount: 100, Ref: "bench"}); err != nil {
 		b.Fatal(err)
 	}
-	load(b, k, constant("GET /ledger/coins", token(b, k, "ada")))
+	serve(b, k, load.Constant("GET /ledger/coins", token(b, k, "ada")))
 }
 
 // compose returns a kit that is closed after the benchmark.
@@ -136,34 +131,14 @@ var nothing = multiplayer.Define(multiplayer.Definition[struct{}, struct{}]{
 
 type game = multiplayer.Context[struct{}]
 
-// requests appends the next request to its argument; it may be called concurrently.
-type requests func([]byte) []byte
-
-// constant returns the same request every time.
-func constant(line, token string) requests {
-	request := head(line, token) + "\r\n"
-	return func(out []byte) []byte { return append(out, request...) }
-}
-
-// head returns a request line with its headers, without the empty line that ends them.
-func head(line, token string) string {
-	text := line + " HTTP/1.1\r\nHost: bench\r\n"
-	if token != "" {
-		text += "Authorization: Bearer " + token + "\r\n"
-	}
-	return text
-}
-
-// load is loadOver with 32 connections.
-func load(b *testing.B, h http.Handler, next requests) {
+// serve is serveOver with 32 connections.
+func serve(b *testing.B, h http.Handler, next load.Requests) {
 	b.Helper()
-	loadOver(b, connections, h, next)
+	serveOver(b, connections, h, next)
 }
 
-// loadOver sends b.N requests over loopback connections with as little work of the client as
-// possible: it writes bytes, and reads headers and a counted body. A response other than 200 or 201
-// fails the benchmark.
-func loadOver(b *testing.B, connections int, h http.Handler, next requests) {
+// serveOver sends b.N requests over loopback connections to a server of the handler.
+func serveOver(b *testing.B, connections int, h http.Handler, next load.Requests) {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -173,66 +148,14 @@ func loadOver(b *testing.B, connections int, h http.Handler, next requests) {
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()
 
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	var wg sync.WaitGroup
 	b.ResetTimer()
-	for range connections {
-		wg.Go(func() {
-			if err := client(listener.Addr().String(), next, &left); err != nil {
-				b.Error(err)
-			}
-		})
-	}
-	wg.Wait()
+	err = load.Send(listener.Addr().String(), connections, b.N, next)
 	b.StopTimer()
+	if err != nil {
+		b.Error(err)
+	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
 }
-
-func client(addr string, next requests, left *atomic.Int64) error {
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	in := bufio.NewReader(conn)
-	var request []byte
-	for left.Add(-1) >= 0 {
-		request = next(request[:0])
-		if _, err := conn.Write(request); err != nil {
-			return err
-		}
-		if err := readResponse(in); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func readResponse(in *bufio.Reader) error {
-	length := 0
-	for first := true; ; first = false {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
-			return err
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		switch {
-		case first && !bytes.HasPrefix(line, statusOK):
-			return fmt.Errorf("status line %q", line)
-		case len(line) == 0:
-			_, err := in.Discard(length)
-			return err
-		case bytes.HasPrefix(line, contentLength):
-			length, err = strconv.Atoi(string(line[len(contentLength):]))
-			if err != nil {
-				return err
-			}
-		}
-	}
-}
-
-var statusOK, contentLength = []byte("HTTP/1.1 20"), []byte("Content-Length: ")
 
 // BenchmarkStart measures New with every capability, migrations included, in memory.
 func BenchmarkStart(b *testing.B) {

@@ -14,6 +14,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/internal/load"
 	"github.com/kitbackend/kit/leaderboard"
 )
 
@@ -34,7 +35,7 @@ func arcade(b *testing.B, db *database.DB) {
 	p := newPlayers(b, k)
 	for _, c := range []struct {
 		name string
-		next requests
+		next load.Requests
 	}{
 		{"submit", p.submit()},
 		{"top10", p.get("/top?limit=10")},
@@ -42,7 +43,7 @@ func arcade(b *testing.B, db *database.DB) {
 		{"around", p.get("/around?limit=11")},
 		{"me", p.get("/me")},
 	} {
-		b.Run(c.name, func(b *testing.B) { load(b, k, c.next) })
+		b.Run(c.name, func(b *testing.B) { serve(b, k, c.next) })
 	}
 }
 
@@ -95,7 +96,7 @@ func (p *players) score(turn int64) int64 {
 	return turn%n*2000 + turn/n*3000
 }
 
-func (p *players) submit() requests {
+func (p *players) submit() load.Requests {
 	heads := p.heads("POST /leaderboard/arcade")
 	return func(out []byte) []byte {
 		turn := p.turn.Add(1)
@@ -106,7 +107,7 @@ func (p *players) submit() requests {
 }
 
 // get returns requests for a path of the board, by the players in turn.
-func (p *players) get(path string) requests {
+func (p *players) get(path string) load.Requests {
 	heads := p.heads("GET /leaderboard/arcade" + path)
 	return func(out []byte) []byte {
 		out = append(out, heads[p.turn.Add(1)%int64(len(heads))]...)
@@ -118,7 +119,7 @@ func (p *players) get(path string) requests {
 func (p *players) heads(line string) []string {
 	heads := make([]string, len(p.tokens))
 	for i, token := range p.tokens {
-		heads[i] = head(line, token)
+		heads[i] = load.Head(line, token)
 	}
 	return heads
 }

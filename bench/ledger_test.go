@@ -2,12 +2,12 @@ package bench
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/internal/load"
 )
 
 // BenchmarkCreditHTTP measures POST /ledger/:currency/credit to 500 users in turn by an
@@ -23,12 +23,7 @@ func BenchmarkCreditHTTP(b *testing.B) {
 
 func credits(b *testing.B, db *database.DB) {
 	k := quickstart(b, db)
-	first := head("POST /ledger/coins/credit", token(b, k, "staff", "ledger:admin"))
-	var turn atomic.Int64
-	loadOver(b, 64, k, func(out []byte) []byte {
-		n := turn.Add(1)
-		body := fmt.Sprintf(`{"userId":"user-%021d","amount":5,"ref":"bench-%d"}`, n%500, n)
-		out = append(out, first...)
-		return fmt.Appendf(out, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	})
+	serveOver(b, 64, k, load.Post("/ledger/coins/credit", token(b, k, "staff", "ledger:admin"), func(n int64) string {
+		return fmt.Sprintf(`{"userId":"user-%021d","amount":5,"ref":"bench-%d"}`, n%500, n)
+	}))
 }
