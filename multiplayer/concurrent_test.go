@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -430,4 +431,84 @@ func TestIdleSessionsAreForgotten(t *testing.T) {
 			t.Errorf("%d are in memory", r.Warm())
 		}
 	})
+}
+
+// book is a game whose state has as many bytes as its rules say, and which goes on for ever.
+var book = multiplayer.Define(multiplayer.Definition[int, []string]{
+	Kind: "book", MinPlayers: 1, MaxPlayers: 1,
+	Init: func(c multiplayer.Context[int]) ([]string, []multiplayer.Effect, error) {
+		return []string{strings.Repeat("x", c.Config)}, nil, nil
+	},
+	Apply: func(_ multiplayer.Context[int], s []string, _ multiplayer.Move) ([]string, []multiplayer.Effect, error) {
+		return s, nil, nil
+	},
+	IsComplete: func(multiplayer.Context[int], []string) bool { return false },
+	Resolve:    func(multiplayer.Context[int], []string) multiplayer.Outcome { return multiplayer.Outcome{} },
+	Redact:     func(multiplayer.Context[int], []string, string, bool) any { return nil },
+})
+
+func bookConfig() multiplayer.Config {
+	return multiplayer.Config{Models: []multiplayer.Model{book}, Games: []multiplayer.Game{
+		{Key: "book", Kind: "book", Players: 1, Rules: 200 << 10}, {Key: "note", Kind: "book", Players: 1, Rules: 1000}}}
+}
+
+// TestCachedStatesAreBoundedInBytes checks that large states displace each other from a node's
+// cache, and that small ones do not.
+func TestCachedStatesAreBoundedInBytes(t *testing.T) {
+	r := node(t, databasetest.Memory(t), kittest.NewClock(), bookConfig())
+	for range 50 {
+		r.create("note", "ada")
+	}
+	if n := r.Warm(); n != 50 {
+		t.Errorf("%d small sessions are cached, want 50", n)
+	}
+	var ids []string
+	for range multiplayer.MaxStates/(200<<10) + 10 {
+		ids = append(ids, r.create("book", "ada").ID)
+		cached, counted := r.StateBytes()
+		if cached != counted || cached > multiplayer.MaxStates+201<<10 {
+			t.Fatalf("after %d sessions: %d bytes are cached, %d counted", len(ids), cached, counted)
+		}
+	}
+	r.view(ids[0], "ada")
+	warm := r.Warm()
+	r.view(ids[0], "ada")
+	if n := r.Warm(); n != warm || n < 2 {
+		t.Errorf("%d sessions are cached, then %d", warm, n)
+	}
+}
+
+// TestCachedBytesAreCounted checks the count against the cache after callers, reads, and removals
+// of all kinds have raced.
+func TestCachedBytesAreCounted(t *testing.T) {
+	r := node(t, databasetest.Memory(t), kittest.NewClock(), bookConfig())
+	var ids []string
+	for range 4 {
+		ids = append(ids, r.create("note", "ada").ID)
+	}
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for range 50 {
+				if _, err := r.play(ids[i%4], "ada", nil); err != nil {
+					t.Error(err)
+				}
+				if _, err := r.View(t.Context(), ids[(i+1)%4], "ada"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Go(func() {
+		for range 50 {
+			r.clock.Advance(time.Minute) // every session without a caller is idle
+			if _, err := r.Create(t.Context(), "note", "ada"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	group.Wait()
+	if cached, counted := r.StateBytes(); cached != counted || cached == 0 {
+		t.Errorf("%d bytes are cached, %d counted", cached, counted)
+	}
 }

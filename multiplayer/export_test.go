@@ -32,3 +32,16 @@ func (m *Multiplayer) Moves() int { return m.moves.Waiting() }
 
 // Expire runs the alarm of a session.
 func (m *Multiplayer) Expire(ctx context.Context, id string) error { return m.expire(ctx, id) }
+
+// MaxStates is the bound of StateBytes, apart from the last session.
+const MaxStates = maxStates
+
+// StateBytes returns how many bytes of states this node has cached, and how many it has counted.
+func (m *Multiplayer) StateBytes() (cached, counted int64) {
+	m.owners.mu.Lock()
+	defer m.owners.mu.Unlock()
+	for _, o := range m.owners.warm {
+		cached += o.known().size()
+	}
+	return cached, m.owners.states.Load()
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
@@ -18,6 +19,7 @@ const (
 	maxBatch   = 32               // steps that share a transaction
 	idleTime   = 60 * time.Second // after which a session is removed from the cache
 	maxWarm    = 20_000           // sessions, without those under way
+	maxStates  = maxWarm << 10    // bytes of JSON of their states; decoded too, they were measured at 14 times as many
 )
 
 // owners caches the sessions of this node. It saves reads and queues the callers of a session, no
@@ -28,6 +30,8 @@ type owners struct {
 	mu    sync.Mutex // locked before the mutex of an owner
 	warm  map[string]*owner
 	swept time.Time
+
+	states atomic.Int64 // bytes of JSON of the cached states
 
 	gate   sync.Mutex // locked after both
 	closed bool
@@ -43,6 +47,7 @@ type owner struct {
 	mu     sync.Mutex
 	used   time.Time
 	latest *session // the newest version known here
+	gone   bool     // removed from the cache: callers under way keep nothing here
 
 	loading sync.Mutex
 }
@@ -57,7 +62,7 @@ func (o *owners) of(id string) *owner {
 	now := o.m.now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if idle := now.Sub(o.swept); idle >= idleTime/2 || idle < 0 || len(o.warm) >= maxWarm {
+	if idle := now.Sub(o.swept); idle >= idleTime/2 || idle < 0 || o.crowded() {
 		o.sweep(now)
 	}
 	own := o.warm[id]
@@ -92,13 +97,15 @@ func (o *owners) existing(ctx context.Context, id string) (*owner, error) {
 // under way.
 func (o *owners) sweep(now time.Time) {
 	o.swept = now
-	crowded := len(o.warm) >= maxWarm
+	crowded := o.crowded()
 	for id, own := range o.warm {
-		if own.idle(now, crowded) {
+		if own.leave(now, crowded) {
 			delete(o.warm, id)
 		}
 	}
 }
+
+func (o *owners) crowded() bool { return len(o.warm) >= maxWarm || o.states.Load() > maxStates }
 
 func (o *owners) forget(id string) {
 	o.mu.Lock()
@@ -143,10 +150,16 @@ func (o *owner) touch(now time.Time) {
 	o.used = now
 }
 
-func (o *owner) idle(now time.Time, crowded bool) bool {
+// leave drops the cached version of an idle session, or returns false.
+func (o *owner) leave(now time.Time, crowded bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.queue.Busy() && (crowded || now.Sub(o.used) >= idleTime)
+	if o.queue.Busy() || !crowded && now.Sub(o.used) < idleTime {
+		return false
+	}
+	o.set(nil)
+	o.gone = true
+	return true
 }
 
 // known returns the newest cached version, or nil.
@@ -160,9 +173,14 @@ func (o *owner) known() *session {
 func (o *owner) keep(s *session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if s == nil || o.latest == nil || s.version > o.latest.version {
-		o.latest = s
+	if !o.gone && (s == nil || o.latest == nil || s.version > o.latest.version) {
+		o.set(s)
 	}
+}
+
+func (o *owner) set(s *session) {
+	o.m.owners.states.Add(s.size() - o.latest.size())
+	o.latest = s
 }
 
 // at returns the session at this version or a newer one. If it is not cached, one of the concurrent

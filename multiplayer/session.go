@@ -270,6 +270,14 @@ func (s *session) input() input {
 	}
 }
 
+// size returns the bytes of JSON that the cache counts; 0 for nil.
+func (s *session) size() int64 {
+	if s == nil {
+		return 0
+	}
+	return int64(len(s.state))
+}
+
 // overdue reports whether the deadline has passed. Once it has, no action can postpone it until the
 // session is abandoned or the model has handled it.
 func (s *session) overdue(at int64) bool { return s.deadline != 0 && at >= s.deadline }
