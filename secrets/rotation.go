@@ -30,6 +30,10 @@ const (
 	retryFailed = time.Hour
 )
 
+// bySchedule is who started a scheduled rotation. Only a requested one replaces values that do not
+// open: a schedule cannot know whether the master key is lost or just not configured.
+const bySchedule = "schedule"
+
 // The steps of a rotation, in order. A manual rotation has only create and promote.
 const (
 	stepCreate  = "create"
@@ -46,7 +50,8 @@ const (
 // rotation_in_progress, version_conflict and kit/invalid_request; then nothing was written. A node
 // that rotates when it starts can take rotation_in_progress and version_conflict for the rotation of
 // another node, and read the value of that. Stored values that do not open with the master keys
-// are replaced by a change that gives or removes every block; incomplete_block refuses any other.
+// are replaced by a change that gives or removes every block, or by the Rotator, which then gets no
+// current blocks; incomplete_block refuses any other change.
 func (s *Secrets) Rotate(ctx context.Context, name string, change Blocks) (Rotation, error) {
 	h, err := s.Handle(name)
 	if err != nil {
@@ -74,6 +79,11 @@ func (s *Secrets) start(ctx context.Context, secret Secret, by string) (Rotation
 		return Rotation{}, ErrReadOnly
 	}
 	current, err := s.provider.Read(ctx, secret.Name, 0)
+	if errors.Is(err, seal.ErrNotOpened) && by != bySchedule {
+		s.host.Log.WarnContext(ctx, "secrets: the stored values do not open: the rotator makes all blocks anew",
+			slog.String("secret", secret.Name), slog.Int64("version", current.Version), slog.Any("error", err))
+		err = nil
+	}
 	if err != nil {
 		return Rotation{}, unavailable(err)
 	}
@@ -247,7 +257,7 @@ func (s *Secrets) create(ctx context.Context, secret Secret, r Rotation) error {
 		return s.advance(ctx, r, stepPromote, 0)
 	}
 	if !found {
-		_, current, err := s.current(ctx, secret.Name)
+		current, err := s.before(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -270,7 +280,7 @@ func (s *Secrets) create(ctx context.Context, secret Secret, r Rotation) error {
 }
 
 func (s *Secrets) set(ctx context.Context, secret Secret, r Rotation) error {
-	_, current, err := s.current(ctx, secret.Name)
+	current, err := s.before(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -339,7 +349,7 @@ func (s *Secrets) finish(ctx context.Context, secret Secret, r Rotation) error {
 	previous := Blocks(nil)
 	if r.FromVersion > 0 {
 		stored, err := s.provider.Read(ctx, secret.Name, r.FromVersion)
-		if err != nil {
+		if err != nil && !errors.Is(err, seal.ErrNotOpened) {
 			return err
 		}
 		if !stored.Payload.Empty() {
@@ -420,6 +430,17 @@ func (s *Secrets) replaced(ctx context.Context, name string) (Stored, Blocks, er
 	return stored, blocks, err
 }
 
+// before returns the blocks that an automatic rotation replaces: none if they do not open with the
+// master keys and the rotation was requested.
+func (s *Secrets) before(ctx context.Context, r Rotation) (Blocks, error) {
+	read := s.replaced
+	if r.StartedBy == bySchedule {
+		read = s.current
+	}
+	_, blocks, err := read(ctx, r.Name)
+	return blocks, err
+}
+
 // pending returns the pending version of a rotation.
 func (s *Secrets) pending(ctx context.Context, r Rotation) (blocks Blocks, found bool, err error) {
 	stored, err := s.provider.Read(ctx, pendingName(r), 0)
@@ -450,7 +471,7 @@ func (s *Secrets) writePending(ctx context.Context, r Rotation, next Blocks) err
 }
 
 // schedule starts the automatic rotations that are due, and ensures that every open rotation has a
-// job.
+// job. It leaves a secret whose values do not open with the master keys as it is, and logs that once.
 func (s *Secrets) schedule(ctx context.Context) error {
 	open, err := s.store.openRotations(ctx)
 	if err != nil {
@@ -468,9 +489,18 @@ func (s *Secrets) schedule(ctx context.Context) error {
 		}
 		due, err := s.nextDue(ctx, secret)
 		if err == nil && !due.After(s.host.DB.Now(ctx)) {
-			_, err = s.start(ctx, secret, "schedule")
+			_, err = s.start(ctx, secret, bySchedule)
 		}
-		if err != nil && !errors.Is(err, ErrRotationInProgress) {
+		switch {
+		case errors.Is(err, seal.ErrNotOpened):
+			if _, said := s.unopened.LoadOrStore(secret.Name, true); !said {
+				s.host.Log.ErrorContext(ctx, "secrets: the stored values do not open, so the schedule does not rotate them: "+
+					"put the key that they were sealed with into "+seal.Variable+", or request a rotation, which makes all blocks anew",
+					slog.String("secret", secret.Name), slog.Any("error", err))
+			}
+		case err == nil, errors.Is(err, ErrRotationInProgress):
+			s.unopened.Delete(secret.Name)
+		default:
 			failures = append(failures, err)
 		}
 	}

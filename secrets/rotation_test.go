@@ -523,3 +523,77 @@ func TestFinishWaitsForEverybody(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// settle runs the jobs of a node until its rotation has ended, the pauses between attempts included.
+func (n *node) settle() {
+	n.t.Helper()
+	for range 12 {
+		n.advance(10 * time.Minute)
+		n.runJobs()
+	}
+}
+
+// TestRequestedRotationReplacesAVersionThatDoesNotOpen checks that the rotator makes all blocks anew
+// where somebody asks for it, and that the version before, which is unknown, is passed to no step.
+func TestRequestedRotationReplacesAVersionThatDoesNotOpen(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		sys := newTarget()
+		secret := sys.secret("database-password")
+		secret.Every = 0
+		before := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{secret}})
+		before.rotate(secret.Name, nil)
+		before.settle()
+
+		n := before.restart(masterKeys(t, "n"), secret)
+		r := n.rotate(secret.Name, nil)
+		n.settle()
+		if r = n.rotations(secret.Name)[0]; r.Status != secrets.StatusSucceeded || r.FromVersion != 1 || r.ToVersion != 2 {
+			t.Errorf("%+v after %v", r, sys.calls)
+		}
+		if got := n.field(secret.Name, "login", "password"); !sys.accepts[got] {
+			t.Errorf("the handle returns %q, which the system does not accept", got)
+		}
+		if !strings.Contains(n.log.String(), "the rotator makes all blocks anew") {
+			t.Errorf("the log does not say so: %s", n.log)
+		}
+	})
+}
+
+// TestScheduleLeavesAVersionThatDoesNotOpen checks that a schedule replaces no values on account of
+// a missing master key, which the operator may still have, says so once, and rotates the others.
+func TestScheduleLeavesAVersionThatDoesNotOpen(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		lost, other := newTarget(), newTarget()
+		a, b := lost.secret("a-password"), other.secret("b-password")
+		before := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{a}})
+		before.settle()
+		password := before.field(a.Name, "login", "password")
+
+		n := before.restart(masterKeys(t, "n"), a, b)
+		for range 24 {
+			n.settle()
+		}
+		if got := n.rotations(a.Name); len(got) != 1 {
+			t.Errorf("rotations of the secret that does not open: %+v", got)
+		}
+		if got := n.rotations(b.Name); len(got) != 2 || got[0].Status != secrets.StatusSucceeded {
+			t.Errorf("rotations of the other secret in two days: %+v", got)
+		}
+		if says := strings.Count(n.log.String(), "open with the master keys"); says != 1 {
+			t.Errorf("the log says it %d times: %s", says, n.log)
+		}
+		statuses, err := n.ListSecrets(t.Context(), capability.Page{})
+		if err != nil || !strings.Contains(statuses.Items[0].Problem, "KIT_MASTER_KEYS") || statuses.Items[1].Problem != "" {
+			t.Errorf("%+v %v", statuses.Items, err)
+		}
+
+		both := n.restart(masterKeys(t, "nk"), a, b)
+		if got := both.field(a.Name, "login", "password"); got != password {
+			t.Error("with the key the password is another")
+		}
+		both.settle()
+		if got := both.rotations(a.Name); len(got) != 2 || got[0].Status != secrets.StatusSucceeded {
+			t.Errorf("rotations with the key: %+v", got)
+		}
+	})
+}

@@ -55,15 +55,16 @@ type Block struct {
 // repeated after a crash or a failure, even if it had succeeded, so each must be idempotent. The
 // texts of their errors and panics are recorded nowhere, because they may quote the secret.
 type Rotator struct {
-	// Create creates the next blocks; current is nil for the first version. It is not called again
-	// once its result is stored.
+	// Create creates the next blocks; current is nil for the first version, and in a requested
+	// rotation for one that does not open with the master keys. It is not called again once its
+	// result is stored.
 	Create func(ctx context.Context, current Blocks) (Blocks, error)
 	// Set makes the system accept the next blocks as well as the current ones.
 	Set func(ctx context.Context, current, next Blocks) error
 	// Test checks that the system accepts the next blocks.
 	Test func(ctx context.Context, next Blocks) error
 	// Finish runs a minute after all nodes were notified of the next version and may disable the
-	// previous one.
+	// previous one, which is nil where current was.
 	Finish func(ctx context.Context, previous, current Blocks) error
 }
 

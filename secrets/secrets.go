@@ -45,6 +45,7 @@ type Secrets struct {
 	audit    *audit.Audit
 	provider Provider
 	store    store
+	unopened sync.Map // names of secrets whose values the schedule has logged not to open
 
 	mu      sync.RWMutex
 	handles map[string]*Handle

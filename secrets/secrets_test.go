@@ -131,6 +131,21 @@ func (n *node) with(keys *seal.Keys, list ...secrets.Secret) *node {
 	return &node{Secrets: s, t: n.t, host: host, audit: n.audit, log: n.log, at: n.now()}
 }
 
+// restart is with, and runs the jobs with these keys; the log of the new node is empty.
+func (n *node) restart(keys *seal.Keys, list ...secrets.Secret) *node {
+	n.t.Helper()
+	empty := &node{Secrets: n.Secrets, t: n.t, host: n.host, audit: n.audit, log: new(bytes.Buffer), at: n.now()}
+	empty.host.Log = slog.New(slog.NewJSONHandler(empty.log, nil))
+	empty.host.Now = empty.now
+	empty.host.Jobs = jobs.New(n.host.DB, n.host.PubSub, jobs.Options{Log: empty.host.Log, Now: empty.now})
+	n.host.DB.UseClock(empty.now)
+	empty.Secrets = empty.with(keys, list...).Secrets
+	if err := empty.host.Jobs.Register(empty.Capability().Jobs...); err != nil {
+		n.t.Fatal(err)
+	}
+	return empty
+}
+
 func (n *node) rotate(name string, change secrets.Blocks) secrets.Rotation {
 	n.t.Helper()
 	r, err := n.Rotate(context.Background(), name, change)

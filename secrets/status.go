@@ -2,9 +2,11 @@ package secrets
 
 import (
 	"context"
+	"errors"
 	"sort"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/seal"
 )
 
 // ListSecrets lists the declared secrets by name.
@@ -40,6 +42,9 @@ func (s *Secrets) status(ctx context.Context, secret Secret) (SecretStatus, erro
 	if err != nil {
 		s.host.Log.WarnContext(ctx, "secrets: the provider cannot be read", "secret", secret.Name, "error", err)
 		status.Problem = "The secret cannot be read where it is kept."
+		if errors.Is(err, seal.ErrNotOpened) {
+			status.Problem = "The stored values do not open with the master keys of " + seal.Variable + "."
+		}
 	}
 	if whole, _ := secret.complete(blocks); len(whole) > 0 && s.provider.ReadOnly() {
 		if refused := secret.permit(whole); refused != nil {
