@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -116,6 +117,52 @@ func TestBannerLines(t *testing.T) {
 		out, err := cmd.Output()
 		if err != nil || !strings.Contains(string(out), want[name]) {
 			t.Errorf("%s: %s\n%s%v", name, banner[name], out, err)
+		}
+	}
+}
+
+// TestUploadsOfTheGuide runs the commands of docs/clients.md in a shell: the upload, then what is
+// refused, each with the status and the code that its comment names.
+func TestUploadsOfTheGuide(t *testing.T) {
+	if os.Getenv("KIT_TEST_CURL") == "" {
+		t.Skip("KIT_TEST_CURL is not set")
+	}
+	guide, err := os.ReadFile("../../docs/clients.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(guide), "\n## Uploads\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("the guide has %d blocks of commands about uploads, want 2", len(blocks))
+	}
+	script, separator := blocks[0][1], "\n-- next --\n"
+	want := []string{""}
+	for line := range strings.Lines(blocks[1][1]) {
+		command, comment, refused := strings.Cut(line, " # ")
+		if refused {
+			refusal, _, _ := strings.Cut(comment, ":")
+			want = append(want, refusal)
+			command = "printf '" + separator + "'; " + strings.Replace(command, "curl ", "curl -w ' %{http_code}' ", 1)
+		}
+		script += command + "\n"
+	}
+	script = strings.ReplaceAll(script, "http://localhost:8080", start(t)["API"])
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	got := strings.Split(string(out), separator)
+	if len(got) != len(want) || !strings.HasSuffix(got[0], "hello") {
+		t.Fatalf("the commands print\n%s", out)
+	}
+	for i, refusal := range want[1:] {
+		status, code, _ := strings.Cut(refusal, " ")
+		if text := got[i+1]; !strings.HasSuffix(text, " "+status) || !strings.Contains(text, `"code":"`+code+`"`) {
+			t.Errorf("refusal %d is %s, want %s", i+1, text, refusal)
 		}
 	}
 }
