@@ -1,8 +1,10 @@
 package kit
 
 import (
+	"cmp"
 	"strings"
 
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/openapi"
@@ -35,16 +37,13 @@ func (k *Kit) libraryRows(e mount.Entry) (rows []openapi.Row) {
 		return nil
 	}
 	for _, r := range k.Auth().LibraryRoutes() {
-		summary := r.Summary
-		if summary == "" {
-			summary = "Of the sign-in library."
-		}
-		var handle capability.Handler // none: any JSON
+		var handle capability.Handler // none
 		if r.Pages {
 			handle = handle.Pages()
 		}
-		rows = append(rows, openapi.Row{Capability: e.Domain, Limited: true, Route: capability.Route{
-			Method: r.Method, Path: prefix + r.Path, Summary: summary,
+		library := &openapi.Library{Takes: r.Takes, Returns: r.Returns, Word: auth.LibraryRefusal}
+		rows = append(rows, openapi.Row{Capability: e.Domain, Limited: true, Library: library, Route: capability.Route{
+			Method: r.Method, Path: prefix + r.Path, Summary: cmp.Or(r.Summary, "Of the sign-in library."), Refusals: r.Refusals,
 			Guard: e.Route.Guard.Identifying(), MaxBody: e.Route.MaxBody, Rate: e.Route.Rate, Handle: handle}})
 	}
 	return rows

@@ -18,6 +18,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/openapi"
@@ -201,7 +202,7 @@ func TestOpenAPIKnowsTheCodesOfRows(t *testing.T) {
 	k := composed(t)
 	_, paths := document(t, k)
 	declared := make(map[string]bool)
-	for _, e := range refusals(k) {
+	for _, e := range slices.Concat(refusals(k), signInRefusals(k)) {
 		declared[e.Code] = true
 	}
 	for path, operations := range paths {
@@ -213,6 +214,9 @@ func TestOpenAPIKnowsTheCodesOfRows(t *testing.T) {
 			}
 			want := map[string]string{"user": "auth/unauthenticated", "control-plane": "controlplane/invalid_credential",
 				"signed-webhook": "kit/invalid_signature", "public": "kit/internal"}[op.Guard]
+			if op.Guard == "public" && slices.Contains(op.Codes, "TOO_MANY_REQUESTS") {
+				want = "INTERNAL_SERVER_ERROR"
+			}
 			if !slices.Contains(op.Codes, want) {
 				t.Errorf("%s %s: a row with the guard %s lacks %s", method, path, op.Guard, want)
 			}
@@ -243,6 +247,18 @@ func refusals(k *kittest.Kit) []*capability.Error {
 	}
 	slices.SortFunc(list, func(a, b *capability.Error) int { return strings.Compare(a.Code, b.Code) })
 	return slices.CompactFunc(list, func(a, b *capability.Error) bool { return a.Code == b.Code })
+}
+
+// signInRefusals are those of the sign-in library, by code and status.
+func signInRefusals(k *kittest.Kit) (list []*capability.Error) {
+	for _, r := range k.Auth().LibraryRoutes() {
+		list = append(list, openapi.Refusals(openapi.Row{Limited: true, Library: &openapi.Library{Word: auth.LibraryRefusal},
+			Route: capability.Route{Method: r.Method, Guard: capability.Public("the library decides"), Refusals: r.Refusals}})...)
+	}
+	slices.SortFunc(list, func(a, b *capability.Error) int {
+		return cmp.Or(strings.Compare(a.Code, b.Code), cmp.Compare(a.Status, b.Status))
+	})
+	return slices.CompactFunc(list, func(a, b *capability.Error) bool { return a.Code == b.Code && a.Status == b.Status })
 }
 
 // TestExamplesAreWhatTheirSchemasAllow looks at the example of each body of JSON.
@@ -293,13 +309,25 @@ func TestDocsErrors(t *testing.T) {
 		"`Retry-After`, in seconds: wait and send the same again. A 500 is logged under its `requestId`.\n" +
 		"In Go, compare with `errors.Is` against the exported value of the package.\n")
 	todo := advice(t)
+	const columns = "\n| Code | Status | Meaning | What to do |\n|---|---|---|---|\n"
+	row := func(e *capability.Error) {
+		fmt.Fprintf(&page, "| `%s` | %d | %s | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "|", `\|`), cmp.Or(todo[e.Code], generally(e.Status)))
+	}
 	domain := ""
-	for _, e := range refusals(composed(t)) {
+	k := composed(t)
+	for _, e := range refusals(k) {
 		if d, _, _ := strings.Cut(e.Code, "/"); d != domain {
 			domain = d
-			fmt.Fprintf(&page, "\n## %s\n\n| Code | Status | Meaning | What to do |\n|---|---|---|---|\n", domain)
+			page.WriteString("\n## " + domain + "\n" + columns)
 		}
-		fmt.Fprintf(&page, "| `%s` | %d | %s | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "|", `\|`), cmp.Or(todo[e.Code], generally(e.Status)))
+		row(e)
+	}
+	page.WriteString("\n## Sign-in\n\n" +
+		"The routes of the sign-in library refuse as better-auth does, in place of `kit/` codes too:\n" +
+		"`{\"code\", \"message\", \"error\": {\"code\", \"message\", \"requestId\"}}`, with the same code twice. A 429 carries\n" +
+		"`X-Retry-After` too. Where a browser opens a link, the refusal is a page, or a redirect with `?error=` and the code.\n" + columns)
+	for _, e := range signInRefusals(k) {
+		row(e)
 	}
 	golden(t, "docs/errors.md", page.String())
 }
@@ -309,7 +337,8 @@ func TestDocsErrors(t *testing.T) {
 func advice(t *testing.T) map[string]string {
 	t.Helper()
 	known := make(map[string]bool)
-	for _, e := range refusals(composed(t)) {
+	k := composed(t)
+	for _, e := range slices.Concat(refusals(k), signInRefusals(k)) {
 		known[e.Code] = true
 	}
 	todo := make(map[string]string)
@@ -347,7 +376,14 @@ func TestDocsRoutes(t *testing.T) {
 	page.WriteString(generated + "# Routes\n\n" +
 		"The table of a kit with every capability at its default prefix, in the development environment. The\n" +
 		"OpenAPI document, `go run ./examples/quickstart -openapi`, has the bodies. Every route can refuse with\n" +
-		"`kit/invalid_request`, `kit/internal` and `kit/unavailable` besides the codes that are listed.\n")
+		"`kit/invalid_request`, `kit/internal` and `kit/unavailable` besides the codes that are listed.\n\n" +
+		"The routes of the sign-in library have the codes of better-auth, in capital letters and without a slash, and another\n" +
+		"[body](errors.md#sign-in). Every one of them can refuse with `VALIDATION_ERROR`, `INTERNAL_SERVER_ERROR` and\n" +
+		"`SERVICE_UNAVAILABLE`; a `POST` also with `PAYLOAD_TOO_LARGE`, `MISSING_OR_NULL_ORIGIN`, `INVALID_ORIGIN` and\n" +
+		"`CROSS_SITE_NAVIGATION_LOGIN_BLOCKED`, and with `BAD_REQUEST` and `UNSUPPORTED_MEDIA_TYPE` if it reads its body.\n" +
+		"`TOO_MANY_REQUESTS` is the limit of an address: 3 requests in 10 seconds of all routes together that guess or make\n" +
+		"users, such as `/sign-in/email` and `/sign-up/email`; 3 a minute of those that send mail; 5 a minute of those of links.\n" +
+		"`auth.Config.RateLimits` changes them. Accounts have limits of their own.\n")
 	byTag := make(map[string][]string)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		for _, method := range slices.Sorted(maps.Keys(paths[path])) {
@@ -371,7 +407,8 @@ func particular(codes []string) string {
 	var list []string
 	for _, code := range codes {
 		switch code {
-		case "kit/invalid_request", "kit/internal", "kit/unavailable":
+		case "kit/invalid_request", "kit/internal", "kit/unavailable", "VALIDATION_ERROR", "INTERNAL_SERVER_ERROR", "SERVICE_UNAVAILABLE",
+			"PAYLOAD_TOO_LARGE", "MISSING_OR_NULL_ORIGIN", "INVALID_ORIGIN", "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED", "BAD_REQUEST", "UNSUPPORTED_MEDIA_TYPE":
 		default:
 			list = append(list, "`"+code+"`")
 		}

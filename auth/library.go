@@ -48,8 +48,16 @@ type Library struct {
 }
 
 // LibraryRoutes returns the library's table, for documents. Paths are below the
-// base path.
-func (a *Auth) LibraryRoutes() []LibraryRoute { return slices.Clone(a.library.Routes) }
+// base path. The refusals of rows that send include those of Config.Humanity.
+func (a *Auth) LibraryRoutes() []LibraryRoute {
+	rows := slices.Clone(a.library.Routes)
+	for i, r := range rows {
+		if a.cfg.Humanity != nil && r.Sends != "" {
+			rows[i].Refusals = append(slices.Clip(r.Refusals), errHumanityMissing, errHumanityFailed)
+		}
+	}
+	return rows
+}
 
 // SessionCookieName returns the name of the session's cookie, its prefix included.
 func (a *Auth) SessionCookieName() string { return a.cookieName(sessionCookie) }
@@ -71,6 +79,15 @@ type LibraryRoute struct {
 	Sends string
 	// Summary is one sentence for documents.
 	Summary string
+	// Takes, for documents, is a value of the type of the body, whose other members are ignored,
+	// and Returns has one for each type of a response with status 200, nil for null; none mean any
+	// JSON.
+	Takes   any
+	Returns []any
+	// Refusals, for documents, are those of the row itself. Any row refuses as [LibraryRefusal]
+	// words kit/invalid_request, internal, unavailable and rate_limited too, and one with a body
+	// kit/body_too_large.
+	Refusals []*capability.Error
 	// Pages marks, for documents, a row that people open in browsers: its responses are pages and
 	// redirects, and JSON for a script.
 	Pages bool

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,12 @@ func TestHumanity(t *testing.T) {
 	c.do("POST", "/auth/sign-in/name", `{"name":"ada"}`).want(200, "") // sends nothing
 	if got := fmt.Sprint(asked); got != "[robot 192.0.2.1 down 192.0.2.1 human 192.0.2.1]" {
 		t.Error(got)
+	}
+	for _, r := range n.LibraryRoutes() {
+		named := slices.ContainsFunc(r.Refusals, func(e *capability.Error) bool { return e.Code == "MISSING_RESPONSE" })
+		if named != (r.Sends != "") {
+			t.Errorf("%s: documents name the refusals of the check: %t", r.Path, named)
+		}
 	}
 }
 

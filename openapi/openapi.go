@@ -37,10 +37,23 @@ type Row struct {
 	// Capability is the domain of the capability that serves the route, which is its tag.
 	Capability string
 	// Route may have no handler, as the routes of the sign-in library: its body and response are
-	// then any JSON, or also HTML if it shows pages.
+	// then those of Library, and also HTML if it shows pages.
 	Route capability.Route
+	// Library describes a route without a handler; nil means that it has one.
+	Library *Library
 	// Limited reports whether the rate class of the route has a limit.
 	Limited bool
+}
+
+// Library is what the handler of a row would tell.
+type Library struct {
+	// Takes is a value of the type of the body, whose other members are ignored, and Returns has
+	// one for each type of a response with status 200, nil for null; none mean any JSON.
+	Takes   any
+	Returns []any
+	// Word returns the refusal that the row sends for one of the kit. The body of each has code and
+	// message outside of error too.
+	Word func(error) *capability.Error
 }
 
 // JSON returns the document, its members in a fixed order. It fails for a type that JSON cannot
@@ -83,7 +96,7 @@ func (d Description) JSON() ([]byte, error) {
 }
 
 // documentSize is the size of a large document, in bytes.
-const documentSize = 512 << 10
+const documentSize = 768 << 10
 
 const about = "Every refusal has the form of the schema Refusal; clients decide by error.code. " +
 	"Every response carries X-Request-Id. Integers stay within 2^53-1, so that JavaScript reads them exactly. " +

@@ -43,13 +43,15 @@ func (b *builder) operation(row Row, method string, params []string) (*operation
 		return nil, err
 	}
 	op.Parameters = parameters(r, params)
-	if err := b.body(op, r); err != nil {
+	if row.Library != nil {
+		err = b.library(op, r, row.Library)
+	} else if err = b.body(op, r); err == nil {
+		err = b.success(op, r)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := b.success(op, r); err != nil {
-		return nil, err
-	}
-	b.refuse(op, r, Refusals(row))
+	b.refuse(op, row, Refusals(row))
 	return op, nil
 }
 
@@ -241,15 +243,6 @@ func (b *builder) success(op *operation, r capability.Route) error {
 	case r.Handle.IsRaw():
 		op.Responses["default"] = &response{Description: "Written by the handler itself."}
 		return nil
-	case out == nil:
-		op.Responses["default"] = &response{
-			Description: "A response, or a refusal: its code and message are members of the body and of its error.",
-			Content:     map[string]*media{jsonType: {Schema: anything()}}}
-		if r.Handle.ShowsPages() {
-			op.Responses["302"] = &response{Description: "A browser is redirected to the page given in the request."}
-			op.Responses["default"].Content[htmlType] = &media{Schema: &jsonschema.Schema{Type: "string"}}
-		}
-		return nil
 	}
 	success := &response{Description: http.StatusText(r.Handle.Status())}
 	if r.Idempotent {
@@ -270,6 +263,48 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		repeated := *success
 		repeated.Description = http.StatusText(http.StatusOK)
 		op.Responses[strconv.Itoa(http.StatusOK)] = &repeated
+	}
+	return nil
+}
+
+// library describes the body and the responses of a row of the sign-in library.
+func (b *builder) library(op *operation, r capability.Route, l *Library) error {
+	if l.Takes != nil {
+		schema, err := b.schemas.of(reflect.TypeOf(l.Takes), lenient)
+		if err != nil {
+			return err
+		}
+		op.Body = &requestBody{Required: len(b.schemas.resolved(schema).Required) > 0, Content: map[string]*media{jsonType: b.media(schema)}}
+	} else if r.Method != http.MethodGet {
+		op.Body = &requestBody{Content: map[string]*media{jsonType: {Schema: anything()}}}
+	}
+	if op.Body != nil {
+		op.MaxBody = cmp.Or(r.MaxBody, capability.DefaultMaxBody)
+	}
+	var bodies []*jsonschema.Schema
+	for _, value := range l.Returns {
+		schema := &jsonschema.Schema{Type: "null"}
+		if value != nil {
+			var err error
+			if schema, err = b.schemas.of(reflect.TypeOf(value), returned); err != nil {
+				return err
+			}
+		}
+		bodies = append(bodies, schema)
+	}
+	success := &response{Description: http.StatusText(http.StatusOK), Content: map[string]*media{}}
+	switch len(bodies) {
+	case 0:
+		success.Content[jsonType] = &media{Schema: anything()}
+	case 1:
+		success.Content[jsonType] = b.media(bodies[0])
+	default:
+		success.Content[jsonType] = b.media(&jsonschema.Schema{AnyOf: bodies})
+	}
+	op.Responses["200"] = success
+	if r.Handle.ShowsPages() {
+		success.Content[htmlType] = &media{Schema: &jsonschema.Schema{Type: "string"}}
+		op.Responses["302"] = &response{Description: "A browser is redirected to the page given in the request."}
 	}
 	return nil
 }

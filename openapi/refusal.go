@@ -21,7 +21,7 @@ func Refusals(row Row) []*capability.Error {
 	list := []*capability.Error{capability.ErrInvalidRequest, capability.ErrInternal, capability.ErrUnavailable}
 	list = append(list, guardRefusals(r)...)
 	list = append(list, bodyRefusals(r)...)
-	if strings.Contains(r.Path, ":") || strings.HasSuffix(r.Path, "*") {
+	if row.Library == nil && (strings.Contains(r.Path, ":") || strings.HasSuffix(r.Path, "*")) {
 		list = append(list, capability.ErrNotFound)
 	}
 	if row.Limited {
@@ -31,6 +31,11 @@ func Refusals(row Row) []*capability.Error {
 		list = append(list, capability.ErrIdempotencyConflict)
 	}
 	list = append(list, r.Refusals...)
+	if row.Library != nil {
+		for i, e := range list {
+			list[i] = row.Library.Word(e)
+		}
+	}
 	slices.SortStableFunc(list, func(a, b *capability.Error) int {
 		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Code, b.Code))
 	})
@@ -85,28 +90,31 @@ func bodyRefusals(r capability.Route) []*capability.Error {
 	}
 }
 
-// refuse adds a response for each status, with its codes. A row without a handler may have further
-// codes, so it gets the list of codes only.
-func (b *builder) refuse(op *operation, r capability.Route, refusals []*capability.Error) {
+// refuse adds a response for each status, with its codes.
+func (b *builder) refuse(op *operation, row Row, refusals []*capability.Error) {
+	r := row.Route
 	byStatus := make(map[int][]*capability.Error)
 	op.Codes = []string{}
 	for _, e := range refusals {
 		byStatus[e.Status] = append(byStatus[e.Status], e)
-		op.Codes = append(op.Codes, e.Code)
+		if !slices.Contains(op.Codes, e.Code) {
+			op.Codes = append(op.Codes, e.Code)
+		}
 	}
-	if !r.Handle.Valid() {
-		return
+	name := refusalName
+	if row.Library != nil {
+		name = libraryRefusalName
 	}
 	for _, status := range slices.Sorted(maps.Keys(byStatus)) {
 		page := r.Handle.ShowsPages() && slices.ContainsFunc(byStatus[status], func(e *capability.Error) bool { return slices.Contains(r.Refusals, e) })
-		op.Responses[strconv.Itoa(status)] = &response{Ref: b.refusal(status, byStatus[status], page)}
+		op.Responses[strconv.Itoa(status)] = &response{Ref: b.refusal(name, status, byStatus[status], page)}
 	}
 }
 
-// refusal adds the component of a status with these codes, once, and returns a reference to it. If
-// page is true, the refusal may also be HTML.
-func (b *builder) refusal(status int, refusals []*capability.Error, page bool) string {
-	name := b.componentName(status, refusals)
+// refusal adds the component of a status with these codes, once, and returns a reference to it. Its
+// body is of the schema of this name and, if page is true, may also be HTML.
+func (b *builder) refusal(body string, status int, refusals []*capability.Error, page bool) string {
+	name := strings.TrimSuffix(body, refusalName) + b.componentName(status, refusals)
 	if page {
 		name += "-Page"
 	}
@@ -116,7 +124,7 @@ func (b *builder) refusal(status int, refusals []*capability.Error, page bool) s
 		for _, e := range refusals {
 			codes, text = append(codes, e.Code), append(text, e.Code+": "+e.Message)
 		}
-		refused := &response{Description: strings.Join(text, "\n\n"), Content: map[string]*media{jsonType: {Schema: b.refusalSchema(codes)}}}
+		refused := &response{Description: strings.Join(text, "\n\n"), Content: map[string]*media{jsonType: {Schema: b.refusalSchema(body, codes)}}}
 		if page {
 			refused.Content[htmlType] = &media{Schema: &jsonschema.Schema{Type: "string"}}
 		}
@@ -150,18 +158,39 @@ func (b *builder) componentName(status int, refusals []*capability.Error) string
 	return "Refused" + strconv.Itoa(status) + "-" + name
 }
 
-func (b *builder) refusalSchema(codes []any) *jsonschema.Schema {
-	if b.schemas.components[refusalName] == nil {
-		b.schemas.components[refusalName] = refusalBody()
+func (b *builder) refusalSchema(body string, codes []any) *jsonschema.Schema {
+	if b.schemas.components[body] == nil {
+		b.schemas.components[body] = refusalBody()
+		if body == libraryRefusalName {
+			b.schemas.components[body] = libraryRefusalBody()
+		}
 	}
 	code := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"code": {Type: "string", Enum: codes}}}
 	return &jsonschema.Schema{AllOf: []*jsonschema.Schema{
-		{Ref: schemaRef + refusalName},
+		{Ref: schemaRef + body},
 		{Type: "object", Properties: map[string]*jsonschema.Schema{"error": code}},
 	}}
 }
 
-const refusalName = "Refusal"
+const (
+	refusalName        = "Refusal"
+	libraryRefusalName = "SignInRefusal"
+)
+
+// libraryRefusalBody is refusalBody for clients that read code and for those that read error.code.
+func libraryRefusalBody() *jsonschema.Schema {
+	schema := refusalBody()
+	inner := schema.Properties["error"]
+	inner.Properties["code"].Description = "The code that clients decide by, one of better-auth's."
+	delete(inner.Properties, "details")
+	inner.PropertyOrder = []string{"code", "message", "requestId"}
+	inner.Required = []string{"code", "message"}
+	schema.Properties["code"] = &jsonschema.Schema{Type: "string", Description: "That of error."}
+	schema.Properties["message"] = &jsonschema.Schema{Type: "string", Description: "That of error."}
+	schema.PropertyOrder = []string{"code", "message", "error"}
+	schema.Required = schema.PropertyOrder
+	return schema
+}
 
 func refusalBody() *jsonschema.Schema {
 	return &jsonschema.Schema{

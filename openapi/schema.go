@@ -15,13 +15,15 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// direction is the direction of a value. A type has two schemas: that of requests refuses members
-// that are not listed, and a member whose zero value is meaningful may be omitted.
+// direction is the direction of a value. A type has a schema for each: that of requests refuses
+// members that are not listed, unless it is lenient, and a member whose zero value is meaningful may
+// be omitted.
 type direction int
 
 const (
 	returned direction = iota
 	request
+	lenient
 )
 
 const schemaRef = "#/components/schemas/"
@@ -66,13 +68,17 @@ func newSchemas() *schemas {
 	}
 }
 
-// of returns the schema of a type; that of a named struct is a reference.
+// of returns the schema of a type; that of a named struct is a reference. A type that writes itself
+// has the schema of its Shape, if it has this method.
 func (s *schemas) of(t reflect.Type, way direction) (*jsonschema.Schema, error) {
 	if known := known[t]; known != nil {
 		return known(), nil
 	}
 	if t.Kind() == reflect.Pointer {
 		return s.of(t.Elem(), way)
+	}
+	if shaped, ok := reflect.Zero(t).Interface().(interface{ Shape() any }); ok {
+		return s.of(reflect.TypeOf(shaped.Shape()), way)
 	}
 	if special := writesItself(t, way); special != nil {
 		return special, nil
@@ -97,6 +103,14 @@ func (s *schemas) of(t reflect.Type, way direction) (*jsonschema.Schema, error) 
 	default:
 		return s.plain(t)
 	}
+}
+
+// resolved returns the schema that a schema refers to, or the schema itself.
+func (s *schemas) resolved(schema *jsonschema.Schema) *jsonschema.Schema {
+	if name, ok := strings.CutPrefix(schema.Ref, schemaRef); ok {
+		return s.components[name]
+	}
+	return schema
 }
 
 // enumerated is a string type with a fixed set of values.
@@ -142,7 +156,7 @@ func plain(t reflect.Type) (*jsonschema.Schema, error) {
 func writesItself(t reflect.Type, way direction) *jsonschema.Schema {
 	does := func(method reflect.Type) bool { return t.Implements(method) || reflect.PointerTo(t).Implements(method) }
 	switch {
-	case way == returned && does(marshaler), way == request && does(unmarshaler):
+	case way == returned && does(marshaler), way != returned && does(unmarshaler):
 		return anything()
 	case does(textual):
 		return &jsonschema.Schema{Type: "string"}
@@ -179,11 +193,11 @@ func (s *schemas) free(t reflect.Type, way direction) string {
 		name += "-" + path.Base(argument)
 	}
 	name = pascal(path.Base(t.PkgPath())) + pascal(name)
-	if way == request {
+	if way != returned {
 		name += "Input"
 	}
 	whole := name
-	for n := 2; s.components[name] != nil || name == refusalName; n++ {
+	for n := 2; s.components[name] != nil || name == refusalName || name == libraryRefusalName; n++ {
 		name = fmt.Sprintf("%s%d", whole, n)
 	}
 	return name
@@ -202,7 +216,7 @@ func (s *schemas) object(t reflect.Type, way direction) (*jsonschema.Schema, err
 		if m.quoted {
 			value = &jsonschema.Schema{Type: "string"}
 		}
-		if m.t.Kind() == reflect.Pointer && (way == request || !m.optional) {
+		if m.t.Kind() == reflect.Pointer && (way != returned || !m.optional) {
 			value = nullable(value)
 		}
 		if schema.Properties == nil {

@@ -25,12 +25,12 @@ func (l *library) accountRoutes() []route {
 }
 
 type updateUserBody struct {
-	Email    *string  `json:"email"`
-	Name     *string  `json:"name"`
-	Image    nullable `json:"image"`
-	Username *string  `json:"username"`
+	Email    *string  `json:"email,omitempty"`
+	Name     *string  `json:"name,omitempty"`
+	Image    nullable `json:"image,omitzero"`
+	Username *string  `json:"username,omitempty"`
 	// DisplayUsername is the user name as it is displayed.
-	DisplayUsername *string `json:"displayUsername"`
+	DisplayUsername *string `json:"displayUsername,omitempty"`
 }
 
 // nullable is a text member for which null removes the value.
@@ -107,15 +107,17 @@ func orEmpty(text *string) string {
 	return *text
 }
 
+type changeEmailBody struct {
+	NewEmail    string `json:"newEmail"`
+	CallbackURL string `json:"callbackURL,omitempty"`
+	Password    string `json:"password,omitempty"`
+}
+
 // changeEmail mails a link to the new address, once the old one, if it was
 // proved, has approved; opened there, it changes the address. A taken address
 // gets the same response and no mail.
 func (l *library) changeEmail(c *call) (any, error) {
-	var in struct {
-		NewEmail    string `json:"newEmail"`
-		CallbackURL string `json:"callbackURL"`
-		Password    string `json:"password"`
-	}
+	var in changeEmailBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
@@ -157,14 +159,16 @@ type deleted struct {
 
 var userDeleted = deleted{true, "User deleted"}
 
+type deleteUserBody struct {
+	CallbackURL string `json:"callbackURL,omitempty"`
+	Password    string `json:"password,omitempty"`
+	Token       string `json:"token,omitempty"`
+}
+
 // deleteUser deletes the caller, who must prove once more who they are: by the password, by a link
 // in a mail, or, without an address to send it to, by a recent sign-in.
 func (l *library) deleteUser(c *call) (any, error) {
-	var in struct {
-		CallbackURL string `json:"callbackURL"`
-		Password    string `json:"password"`
-		Token       string `json:"token"`
-	}
+	var in deleteUserBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
@@ -315,13 +319,15 @@ func names(a account, provider, accountID string) bool {
 	return a.provider == provider && (accountID == "" || a.accountID == accountID)
 }
 
+type unlinkBody struct {
+	ProviderID string `json:"providerId,omitempty"`
+	AccountID  string `json:"accountId,omitempty"`
+	Password   string `json:"password,omitempty"`
+}
+
 // unlinkAccount removes one way to sign in, never the last one.
 func (l *library) unlinkAccount(c *call) (any, error) {
-	var in struct {
-		ProviderID string `json:"providerId"`
-		AccountID  string `json:"accountId"`
-		Password   string `json:"password"`
-	}
+	var in unlinkBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}

@@ -79,8 +79,8 @@ func (c *call) renewTrust(userID string) (trusted bool, err error) {
 // proof is the body of the routes that take a second factor.
 type proof struct {
 	Code           string `json:"code"`
-	TrustDevice    bool   `json:"trustDevice"`
-	TwoFactorToken string `json:"twoFactorToken"`
+	TrustDevice    bool   `json:"trustDevice,omitempty"`
+	TwoFactorToken string `json:"twoFactorToken,omitempty"`
 }
 
 // prover is the user who proves a second factor: one whose sign-in waits for it, or a signed-in
@@ -224,6 +224,12 @@ func (l *library) proved(c *call, p prover, method factor.Method, trust bool) (a
 	return l.response(c, e, "")
 }
 
+// tokenAndUser is better-auth's response to a proof of a signed-in user.
+type tokenAndUser struct {
+	Token string   `json:"token"`
+	User  wireUser `json:"user"`
+}
+
 // stillSignedIn returns a signed-in user.
 func (l *library) stillSignedIn(c *call, p prover) (any, error) {
 	token, err := l.auth.SessionAccessToken(c.Context(), p.session)
@@ -234,5 +240,5 @@ func (l *library) stillSignedIn(c *call, p prover) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"token": token, "user": user}, nil
+	return tokenAndUser{token, user}, nil
 }

@@ -33,15 +33,15 @@ func (l *library) codeRoutes() []route {
 }
 
 type codeBody struct {
-	Email    string `json:"email"`
-	NewEmail string `json:"newEmail"`
-	Type     string `json:"type"`
-	OTP      string `json:"otp"`
-	Name     string `json:"name"`
-	Image    string `json:"image"`
-	Password string `json:"password"`
+	Email    string `json:"email,omitempty"`
+	NewEmail string `json:"newEmail,omitempty"`
+	Type     string `json:"type,omitempty"`
+	OTP      string `json:"otp,omitempty"`
+	Name     string `json:"name,omitempty"`
+	Image    string `json:"image,omitempty"`
+	Password string `json:"password,omitempty"`
 	// RememberMe is an addition of the kit: false ends the session with the browser.
-	RememberMe *bool `json:"rememberMe"`
+	RememberMe *bool `json:"rememberMe,omitempty"`
 }
 
 // readCode reads the body and its address.
@@ -63,7 +63,12 @@ func (l *library) readCode(c *call) (in codeBody, err error) {
 	return in, err
 }
 
-var success = map[string]bool{"success": true}
+// succeeded is done in the words of other routes.
+type succeeded struct {
+	Success bool `json:"success"`
+}
+
+var success = succeeded{true}
 
 func (l *library) sendCode(c *call) (any, error) {
 	in, err := l.readCode(c)
@@ -177,6 +182,13 @@ func (l *library) checkCode(c *call) (any, error) {
 	return success, l.tryCodeOf(c, in.Type, in.Email, in.OTP, nil)
 }
 
+// codeVerified is better-auth's response to a code that proved an address.
+type codeVerified struct {
+	Status bool     `json:"status"`
+	Token  *string  `json:"token"`
+	User   wireUser `json:"user"`
+}
+
 func (l *library) verifyEmailByCode(c *call) (any, error) {
 	in, err := l.readCode(c)
 	if err != nil {
@@ -195,11 +207,7 @@ func (l *library) verifyEmailByCode(c *call) (any, error) {
 		return nil, err
 	}
 	wire, err := l.wire(c.Context(), user)
-	return struct {
-		Status bool     `json:"status"`
-		Token  *string  `json:"token"`
-		User   wireUser `json:"user"`
-	}{true, nil, wire}, err
+	return codeVerified{true, nil, wire}, err
 }
 
 func (l *library) signInByCode(c *call) (any, error) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -323,23 +324,57 @@ func (b *browser) send(method, path, contentType string, body io.Reader) *respon
 			delete(b.cookies, cookie.Name)
 		}
 	}
-	if strings.HasPrefix(rec.Header().Get("Content-Type"), "text/html") {
-		b.a.opened(r)
-	}
+	b.a.described(r, rec)
 	return &response{b.a.t, rec.Code, rec.Header(), rec.Body.Bytes()}
 }
 
-// opened fails the test when the row of a request that returned a page is not marked
-// so: documents then say that it returns JSON.
-func (a *app) opened(r *http.Request) {
+// described fails the test when a response is not what documents say of its row.
+func (a *app) described(r *http.Request, got *httptest.ResponseRecorder) {
 	a.t.Helper()
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/auth"), "/")
 	for _, row := range a.LibraryRoutes() {
 		same := slices.EqualFunc(strings.Split(row.Path, "/"), parts, func(want, got string) bool { return want == got || strings.HasPrefix(want, ":") })
-		if row.Method == r.Method && same && !row.Pages {
-			a.t.Errorf("%s %s returns a page and is not marked", row.Method, row.Path)
+		if row.Method != r.Method || !same {
+			continue
 		}
+		switch page := strings.HasPrefix(got.Header().Get("Content-Type"), "text/html"); {
+		case page && !row.Pages:
+			a.t.Errorf("%s %s returns a page and is not marked", row.Method, row.Path)
+		case page:
+		case got.Code == http.StatusOK && len(a.ProfileFields()) == 0 && !fits(row.Returns, got.Body.Bytes()):
+			a.t.Errorf("%s %s returns %s, which is none of %T", row.Method, row.Path, got.Body, row.Returns)
+		case got.Code >= 400 && !a.refuses(row, got):
+			a.t.Errorf("%s %s refuses with %d %s, which is not in its document", row.Method, row.Path, got.Code, got.Body)
+		}
+		return
 	}
+}
+
+// fits reports whether a body is of one of these types, of none if there are none.
+func fits(types []any, body []byte) bool {
+	return len(types) == 0 || slices.ContainsFunc(types, func(value any) bool {
+		if value == nil {
+			return string(body) == "null"
+		}
+		into := reflect.New(reflect.TypeOf(value))
+		decoder := json.NewDecoder(bytes.NewReader(body))
+		decoder.DisallowUnknownFields()
+		return string(body) != "null" && decoder.Decode(into.Interface()) == nil
+	})
+}
+
+// refuses reports whether the documents of a row have the refusal of a response.
+func (a *app) refuses(row auth.LibraryRoute, got *httptest.ResponseRecorder) bool {
+	var body struct{ Code string }
+	if err := json.Unmarshal(got.Body.Bytes(), &body); err != nil {
+		return false
+	}
+	for _, e := range []*capability.Error{
+		capability.ErrInvalidRequest, capability.ErrInternal, capability.ErrUnavailable, capability.ErrRateLimited, capability.ErrBodyTooLarge,
+	} {
+		row.Refusals = append(row.Refusals, auth.LibraryRefusal(e))
+	}
+	return slices.ContainsFunc(row.Refusals, func(e *capability.Error) bool { return e.Code == body.Code && e.Status == got.Code })
 }
 
 func (b *browser) get(path string) *response { b.a.t.Helper(); return b.do(http.MethodGet, path, nil) }

@@ -45,14 +45,16 @@ func (l *library) linkRoutes() []route {
 	}
 }
 
+type magicLinkBody struct {
+	Email       string `json:"email"`
+	Name        string `json:"name,omitempty"`
+	CallbackURL string `json:"callbackURL,omitempty"`
+	NewUserURL  string `json:"newUserCallbackURL,omitempty"`
+	ErrorURL    string `json:"errorCallbackURL,omitempty"`
+}
+
 func (l *library) sendMagicLink(c *call) (any, error) {
-	var in struct {
-		Email       string `json:"email"`
-		Name        string `json:"name"`
-		CallbackURL string `json:"callbackURL"`
-		NewUserURL  string `json:"newUserCallbackURL"`
-		ErrorURL    string `json:"errorCallbackURL"`
-	}
+	var in magicLinkBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}

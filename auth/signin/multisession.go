@@ -110,12 +110,14 @@ func (l *library) listDeviceSessions(c *call) (any, error) {
 	return out, nil
 }
 
+type chosenBody struct {
+	SessionToken string `json:"sessionToken"`
+}
+
 // chosenSession returns the session of this browser that the request names. Refuses with
 // INVALID_SESSION_TOKEN.
 func (l *library) chosenSession(c *call) (chosen auth.Session, others []auth.Session, err error) {
-	var in struct {
-		SessionToken string `json:"sessionToken"`
-	}
+	var in chosenBody
 	if err := c.decode(&in); err != nil {
 		return chosen, nil, err
 	}

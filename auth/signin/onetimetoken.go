@@ -44,14 +44,16 @@ func (l *library) generateOneTime(c *call) (any, error) {
 		token, err = l.issue(ctx, kindOneTime, session.UserID, session.UserID, session.ID, oneTimeTTL)
 		return err
 	})
-	return map[string]string{"token": token}, err
+	return onlyToken{token}, err
+}
+
+type oneTimeBody struct {
+	Token string `json:"token"`
 }
 
 // verifyOneTime signs in the caller who brings the token, in a new session.
 func (l *library) verifyOneTime(c *call) (any, error) {
-	var in struct {
-		Token string `json:"token"`
-	}
+	var in oneTimeBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func (l *library) registerOptions(c *call) (any, error) {
 
 type passkeyBody struct {
 	Response json.RawMessage `json:"response"`
-	Name     string          `json:"name"`
+	Name     string          `json:"name,omitempty"`
 }
 
 // verifyRegistration stores the passkey that the authenticator made. Refuses as
@@ -269,7 +269,11 @@ func (l *library) listPasskeys(c *call) (any, error) {
 
 type passkeyPatch struct {
 	ID   string `json:"id"`
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
+}
+
+type onlyPasskey struct {
+	Passkey wirePasskey `json:"passkey"`
 }
 
 func (l *library) updatePasskey(c *call) (any, error) {
@@ -292,7 +296,7 @@ func (l *library) updatePasskey(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"passkey": showPasskey(renamed)}, nil
+	return onlyPasskey{showPasskey(renamed)}, nil
 }
 
 func (l *library) deletePasskey(c *call) (any, error) {

@@ -20,15 +20,15 @@ func (l *library) passwordRoutes() []route {
 }
 
 type signUpBody struct {
-	Name     string `json:"name"`
+	Name     string `json:"name,omitempty"`
 	Email    string `json:"email"`
 	Password string `json:"password"`
-	Image    string `json:"image"`
-	Username string `json:"username"`
+	Image    string `json:"image,omitempty"`
+	Username string `json:"username,omitempty"`
 	// DisplayUsername is the user name as it is displayed.
-	DisplayUsername string `json:"displayUsername"`
-	CallbackURL     string `json:"callbackURL"`
-	RememberMe      *bool  `json:"rememberMe"`
+	DisplayUsername string `json:"displayUsername,omitempty"`
+	CallbackURL     string `json:"callbackURL,omitempty"`
+	RememberMe      *bool  `json:"rememberMe,omitempty"`
 }
 
 // signedUp is better-auth's response to a sign-up; the token is null while the
@@ -173,16 +173,22 @@ func (l *library) signUpResponse(c *call, e entry) (any, error) {
 	return out, err
 }
 
-type signInBody struct {
+// passwordEntry is the part of a sign-in that is the same for an address and a user name.
+type passwordEntry struct {
+	password, callbackURL string
+	rememberMe            *bool
+}
+
+// signInEmailBody is a sign-in by address.
+type signInEmailBody struct {
 	Email       string `json:"email"`
-	Username    string `json:"username"`
 	Password    string `json:"password"`
-	CallbackURL string `json:"callbackURL"`
-	RememberMe  *bool  `json:"rememberMe"`
+	CallbackURL string `json:"callbackURL,omitempty"`
+	RememberMe  *bool  `json:"rememberMe,omitempty"`
 }
 
 func (l *library) signInEmail(c *call) (any, error) {
-	var in signInBody
+	var in signInEmailBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
@@ -200,13 +206,13 @@ func (l *library) signInEmail(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.signInPassword(c, in, mail, user, found, errInvalidEmailPassword)
+	return l.signInPassword(c, passwordEntry{in.Password, in.CallbackURL, in.RememberMe}, mail, user, found, errInvalidEmailPassword)
 }
 
 // signInPassword signs in a caller who knows the password of an account, which is named by its
 // address or user name.
-func (l *library) signInPassword(c *call, in signInBody, named string, user auth.User, found bool, refusal *capability.Error) (any, error) {
-	target, err := l.target(in.CallbackURL, errInvalidCallbackURL)
+func (l *library) signInPassword(c *call, in passwordEntry, named string, user auth.User, found bool, refusal *capability.Error) (any, error) {
+	target, err := l.target(in.callbackURL, errInvalidCallbackURL)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +226,7 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 	if known {
 		c = c.in(knownClient(c.Context()))
 	}
-	hash, ok, err := l.checkPassword(c.Context(), user.ID, in.Password)
+	hash, ok, err := l.checkPassword(c.Context(), user.ID, in.password)
 	switch {
 	case err != nil:
 		return nil, err
@@ -229,7 +235,7 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 	case l.cfg.RequireVerification && !user.EmailVerified:
 		return nil, l.resendVerification(c, user, target)
 	}
-	e, err := l.enter(c, user, "pwd", in.RememberMe == nil || *in.RememberMe, func(ctx context.Context) error {
+	e, err := l.enter(c, user, "pwd", in.rememberMe == nil || *in.rememberMe, func(ctx context.Context) error {
 		now, _, err := l.store.password(ctx, user.ID)
 		if err == nil && now != hash {
 			err = refusal
@@ -313,7 +319,7 @@ func (l *library) checkNewPassword(ctx context.Context, password string) error {
 type changePasswordBody struct {
 	CurrentPassword     string `json:"currentPassword"`
 	NewPassword         string `json:"newPassword"`
-	RevokeOtherSessions bool   `json:"revokeOtherSessions"`
+	RevokeOtherSessions bool   `json:"revokeOtherSessions,omitempty"`
 }
 
 // changePassword ends the other sessions if the request asks for that, as in better-auth, or if
@@ -412,11 +418,13 @@ func errOr(err, otherwise error) error {
 	return otherwise
 }
 
+type verifyPasswordBody struct {
+	Password string `json:"password"`
+}
+
 // verifyPassword also makes the session fresh, see [call.confirm].
 func (l *library) verifyPassword(c *call) (any, error) {
-	var in struct {
-		Password string `json:"password"`
-	}
+	var in verifyPasswordBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}

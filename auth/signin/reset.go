@@ -21,11 +21,13 @@ type resetRequested struct {
 	Message string `json:"message"`
 }
 
+type requestResetBody struct {
+	Email      string `json:"email"`
+	RedirectTo string `json:"redirectTo,omitempty"`
+}
+
 func (l *library) requestReset(c *call) (any, error) {
-	var in struct {
-		Email      string `json:"email"`
-		RedirectTo string `json:"redirectTo"`
-	}
+	var in requestResetBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
@@ -59,11 +61,13 @@ func (l *library) getReset(c *call) (any, error) {
 	return c.redirect(withQuery(callback, "token", c.param("token")))
 }
 
+type resetPasswordBody struct {
+	NewPassword string `json:"newPassword"`
+	Token       string `json:"token,omitempty"`
+}
+
 func (l *library) resetPassword(c *call) (any, error) {
-	var in struct {
-		NewPassword string `json:"newPassword"`
-		Token       string `json:"token"`
-	}
+	var in resetPasswordBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}

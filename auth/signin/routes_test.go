@@ -33,7 +33,7 @@ func TestRouteTable(t *testing.T) {
 	for _, r := range lib.Routes {
 		name := strings.TrimSpace(strings.Join([]string{r.Method, r.Path, r.Sends}, " "))
 		byClass[r.Rate] = append(byClass[r.Rate], name)
-		if r.Rate == "" || r.Method == "" || !strings.HasPrefix(r.Path, "/") {
+		if r.Rate == "" || r.Method == "" || !strings.HasPrefix(r.Path, "/") || r.Summary == "" {
 			t.Errorf("%+v", r)
 		}
 	}

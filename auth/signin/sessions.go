@@ -85,12 +85,14 @@ func (l *library) listSessions(c *call) (any, error) {
 	return out, nil
 }
 
+type revokeSessionBody struct {
+	Token string `json:"token"`
+}
+
 // revokeSession ends a session of the caller. A session of another user gets the response of one
 // that has ended.
 func (l *library) revokeSession(c *call) (any, error) {
-	var in struct {
-		Token string `json:"token"`
-	}
+	var in revokeSessionBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
@@ -156,6 +158,10 @@ func (l *library) signOut(c *call) (any, error) {
 	return success, l.leaveAll(c)
 }
 
+type onlyToken struct {
+	Token string `json:"token"`
+}
+
 // getToken exchanges a cookie or a session token for an access token. A client with an access token
 // must rotate its refresh token instead, so that a stolen access token cannot be prolonged.
 func (l *library) getToken(c *call) (any, error) {
@@ -170,7 +176,7 @@ func (l *library) getToken(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"token": token}, nil
+	return onlyToken{token}, nil
 }
 
 // discovery is the metadata for verifiers of access tokens: the members of OpenID Connect Discovery

@@ -109,7 +109,7 @@ func newLibrary(host capability.Host, a *auth.LibraryHost, cfg Config) (*library
 func (l *library) describe() auth.Library {
 	rows := make([]auth.LibraryRoute, len(l.routes))
 	for i, rt := range l.routes {
-		rows[i] = rt.LibraryRoute
+		rows[i] = rt.described()
 		rows[i].Handle = l.serve(rt.handle)
 	}
 	return auth.Library{

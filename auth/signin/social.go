@@ -70,23 +70,23 @@ func newProviders(list []oauth.Provider, now func() time.Time) *providers {
 // socialBody is better-auth's body of /sign-in/social and /link-social.
 type socialBody struct {
 	Provider           string            `json:"provider"`
-	CallbackURL        string            `json:"callbackURL"`
-	NewUserCallbackURL string            `json:"newUserCallbackURL"`
-	ErrorCallbackURL   string            `json:"errorCallbackURL"`
-	DisableRedirect    bool              `json:"disableRedirect"`
-	RequestSignUp      bool              `json:"requestSignUp"`
-	Scopes             []string          `json:"scopes"`
-	LoginHint          string            `json:"loginHint"`
-	AdditionalParams   map[string]string `json:"additionalParams"`
-	IDToken            *nativeToken      `json:"idToken"`
+	CallbackURL        string            `json:"callbackURL,omitempty"`
+	NewUserCallbackURL string            `json:"newUserCallbackURL,omitempty"`
+	ErrorCallbackURL   string            `json:"errorCallbackURL,omitempty"`
+	DisableRedirect    bool              `json:"disableRedirect,omitempty"`
+	RequestSignUp      bool              `json:"requestSignUp,omitempty"`
+	Scopes             []string          `json:"scopes,omitempty"`
+	LoginHint          string            `json:"loginHint,omitempty"`
+	AdditionalParams   map[string]string `json:"additionalParams,omitempty"`
+	IDToken            *nativeToken      `json:"idToken,omitempty"`
 }
 
 // nativeToken is an ID token that an app got on its own. Other members that better-auth's clients
 // send are ignored, because the provider does not vouch for them.
 type nativeToken struct {
 	Token string            `json:"token"`
-	Nonce string            `json:"nonce"`
-	User  *oauth.PostedUser `json:"user"`
+	Nonce string            `json:"nonce,omitempty"`
+	User  *oauth.PostedUser `json:"user,omitempty"`
 }
 
 // readSocial reads a request to a provider. Refuses with PROVIDER_NOT_FOUND,
@@ -149,6 +149,13 @@ func (l *library) signInSocial(c *call) (any, error) {
 	return l.begin(c, in, p, passage{targets: to, SignUp: in.RequestSignUp}, "")
 }
 
+// linked is better-auth's response to /link-social with an ID token.
+type linked struct {
+	URL      string `json:"url"`
+	Status   bool   `json:"status"`
+	Redirect bool   `json:"redirect"`
+}
+
 // linkSocial begins to link a provider's account to the signed-in user, or does
 // it with an ID token.
 func (l *library) linkSocial(c *call) (any, error) {
@@ -170,7 +177,7 @@ func (l *library) linkSocial(c *call) (any, error) {
 	if err := l.linkTo(c, session, who); err != nil {
 		return nil, asReply(err, true)
 	}
-	return map[string]any{"url": "", "status": true, "redirect": false}, nil
+	return linked{Status: true}, nil
 }
 
 // passage is the state of a sign-in at a provider until the browser returns.
@@ -526,12 +533,14 @@ func (l *library) stillLinked(user auth.User, who identity) still {
 	}
 }
 
+type oneTapBody struct {
+	IDToken     string `json:"idToken"`
+	CallbackURL string `json:"callbackURL,omitempty"`
+}
+
 // oneTap signs in by the ID token of Google One Tap.
 func (l *library) oneTap(c *call) (any, error) {
-	var in struct {
-		IDToken     string `json:"idToken"`
-		CallbackURL string `json:"callbackURL"`
-	}
+	var in oneTapBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}

@@ -27,12 +27,12 @@ func (l *library) twoFactorRoutes() []route {
 }
 
 type enableBody struct {
-	Password string        `json:"password"`
-	Method   factor.Method `json:"method"`
-	Issuer   string        `json:"issuer"`
+	Password string        `json:"password,omitempty"`
+	Method   factor.Method `json:"method,omitempty"`
+	Issuer   string        `json:"issuer,omitempty"`
 	// Code is a code of the current second factor; it is needed unless one was given recently in
 	// this session.
-	Code string `json:"code"`
+	Code string `json:"code,omitempty"`
 }
 
 // enabling is the response to enabling a second factor. An authenticator's counts
@@ -102,6 +102,10 @@ func (l *library) disableTwoFactor(c *call) (any, error) {
 	return ok, nil
 }
 
+type shownURI struct {
+	TOTPURI string `json:"totpURI"`
+}
+
 // getTOTPURI shows the secret again: the active one, or else the pending one.
 func (l *library) getTOTPURI(c *call) (any, error) {
 	var in enableBody
@@ -113,7 +117,7 @@ func (l *library) getTOTPURI(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"totpURI": l.totpURI(user, "", secret)}, nil
+	return shownURI{l.totpURI(user, "", secret)}, nil
 }
 
 // verifyTOTP takes a code of the authenticator. The first one of a signed-in user makes the pending
@@ -141,6 +145,12 @@ func (l *library) verifyTOTP(c *call) (any, error) {
 	return l.proved(c, p, factor.MethodTOTP, in.TrustDevice)
 }
 
+// newCodes is better-auth's response to /two-factor/generate-backup-codes.
+type newCodes struct {
+	Status      bool     `json:"status"`
+	BackupCodes []string `json:"backupCodes"`
+}
+
 func (l *library) generateBackupCodes(c *call) (any, error) {
 	var in enableBody
 	user, session, err := c.confirmed(&in)
@@ -157,14 +167,22 @@ func (l *library) generateBackupCodes(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"status": true, "backupCodes": codes}, nil
+	return newCodes{true, codes}, nil
+}
+
+type backupCodeBody struct {
+	Code           string `json:"code"`
+	TrustDevice    bool   `json:"trustDevice,omitempty"`
+	TwoFactorToken string `json:"twoFactorToken,omitempty"`
+	DisableSession bool   `json:"disableSession,omitempty"`
+}
+
+type onlyUser struct {
+	User wireUser `json:"user"`
 }
 
 func (l *library) verifyBackupCode(c *call) (any, error) {
-	var in struct {
-		proof
-		DisableSession bool `json:"disableSession"`
-	}
+	var in backupCodeBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
@@ -183,7 +201,7 @@ func (l *library) verifyBackupCode(c *call) (any, error) {
 	}
 	if in.DisableSession {
 		user, err := l.wire(c.Context(), p.user)
-		return map[string]any{"user": user}, err
+		return onlyUser{user}, err
 	}
 	return l.proved(c, p, factor.MethodBackup, in.TrustDevice)
 }

@@ -20,8 +20,8 @@ const (
 	maxImage = 2048
 )
 
-// wireUser is a user in the form of better-auth.
-type wireUser struct {
+// shownUser is a user in the form of better-auth.
+type shownUser struct {
 	ID               string          `json:"id"`
 	Name             string          `json:"name"`
 	Email            string          `json:"email"`
@@ -33,14 +33,20 @@ type wireUser struct {
 	Username         *string         `json:"username"`
 	DisplayUsername  *string         `json:"displayUsername"`
 	TwoFactorEnabled bool            `json:"twoFactorEnabled"`
-	// fields are those of the application.
+}
+
+// wireUser is a shownUser with the fields of the application next to those of better-auth.
+type wireUser struct {
+	shownUser
 	fields map[string]any
 }
 
+// Shape returns, for documents, what every response has.
+func (wireUser) Shape() any { return shownUser{} }
+
 // MarshalJSON puts the application's fields next to those of better-auth.
 func (u wireUser) MarshalJSON() ([]byte, error) {
-	type plain wireUser
-	own, err := json.Marshal(plain(u))
+	own, err := json.Marshal(u.shownUser)
 	if err != nil || len(u.fields) == 0 {
 		return own, err
 	}
@@ -86,12 +92,12 @@ func (l *library) wire(ctx context.Context, u auth.User) (wireUser, error) {
 	if err != nil {
 		return wireUser{}, err
 	}
-	return wireUser{
+	return wireUser{fields: l.shownFields(u.Profile), shownUser: shownUser{
 		ID: u.ID, Name: u.Name, Email: u.Email, EmailVerified: u.EmailVerified, Image: orNull(u.Image),
 		CreatedAt: capability.Time{Time: u.CreatedAt}, UpdatedAt: capability.Time{Time: u.UpdatedAt},
 		IsAnonymous: u.Anonymous, Username: orNull(u.Username), DisplayUsername: orNull(cmp.Or(u.DisplayUsername, u.Username)),
-		TwoFactorEnabled: twoFactor, fields: l.shownFields(u.Profile),
-	}, nil
+		TwoFactorEnabled: twoFactor,
+	}}, nil
 }
 
 func orNull(text string) *string {

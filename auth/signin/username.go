@@ -83,8 +83,15 @@ func (l *library) freeUsername(ctx context.Context, text string) (string, error)
 	return name, nil
 }
 
+type signInUsernameBody struct {
+	Username    string `json:"username"`
+	Password    string `json:"password"`
+	CallbackURL string `json:"callbackURL,omitempty"`
+	RememberMe  *bool  `json:"rememberMe,omitempty"`
+}
+
 func (l *library) signInUsername(c *call) (any, error) {
-	var in signInBody
+	var in signInUsernameBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
@@ -105,12 +112,21 @@ func (l *library) signInUsername(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.signInPassword(c, in, strings.ToLower(name), user, found, errInvalidUsernamePassword)
+	return l.signInPassword(c, passwordEntry{in.Password, in.CallbackURL, in.RememberMe}, strings.ToLower(name), user, found, errInvalidUsernamePassword)
+}
+
+// available is better-auth's response to /is-username-available.
+type available struct {
+	Available bool `json:"available"`
+}
+
+type usernameBody struct {
+	Username string `json:"username"`
 }
 
 // isUsernameAvailable reports to any caller whether a name is taken. It reveals no address.
 func (l *library) isUsernameAvailable(c *call) (any, error) {
-	var in signInBody
+	var in usernameBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
@@ -122,5 +138,5 @@ func (l *library) isUsernameAvailable(c *call) (any, error) {
 		return nil, withStatus(errInvalidUsername, http.StatusUnprocessableEntity)
 	}
 	_, taken, err := l.auth.UserByUsername(c.Context(), name)
-	return map[string]bool{"available": !taken}, err
+	return available{!taken}, err
 }

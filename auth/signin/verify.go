@@ -19,11 +19,13 @@ func (l *library) verifyRoutes() []route {
 	}
 }
 
+type sendVerificationBody struct {
+	Email       string `json:"email"`
+	CallbackURL string `json:"callbackURL,omitempty"`
+}
+
 func (l *library) sendVerification(c *call) (any, error) {
-	var in struct {
-		Email       string `json:"email"`
-		CallbackURL string `json:"callbackURL"`
-	}
+	var in sendVerificationBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
@@ -53,8 +55,12 @@ func (l *library) sendVerification(c *call) (any, error) {
 	return ok, c.mail(c.Context(), mailsOther, to, signedIn, letter{Kind: kindVerify, Address: to, targets: targets{Callback: callback}})
 }
 
-// ok is better-auth's response to a success without data.
-var ok = map[string]bool{"status": true}
+// done is better-auth's response to a success without data.
+type done struct {
+	Status bool `json:"status"`
+}
+
+var ok = done{true}
 
 // verified is better-auth's response to a proved address.
 type verified struct {

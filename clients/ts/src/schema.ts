@@ -246,7 +246,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Returns the metadata for verifiers of access tokens
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthWellKnownOpenidConfiguration"];
@@ -266,7 +266,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Returns what the provider says of the user of an account
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthAccountInfo"];
@@ -388,13 +388,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Where a provider sends the browser back
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthCallbackById"];
         put?: never;
         /**
-         * Of the sign-in library
+         * Where a provider's page posts the browser back
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthCallbackById"];
@@ -414,7 +414,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Mails a link that changes the address
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthChangeEmail"];
@@ -434,7 +434,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Changes the password
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthChangePassword"];
@@ -454,7 +454,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Deletes the caller, or mails a link that does
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthDeleteUser"];
@@ -472,13 +472,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Shows the button of a link that deletes the account
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthDeleteUserCallback"];
         put?: never;
         /**
-         * Of the sign-in library
+         * Deletes the account by the token of a link
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthDeleteUserCallback"];
@@ -532,7 +532,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Changes the address by a code
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpChangeEmail"];
@@ -552,7 +552,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Checks a code without using it up
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpCheckVerificationOtp"];
@@ -572,7 +572,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Mails a code that changes the address
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpRequestEmailChange"];
@@ -592,7 +592,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Mails a code to set a new password
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpRequestPasswordReset"];
@@ -612,7 +612,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Sets a new password by a code
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpResetPassword"];
@@ -632,7 +632,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Mails a code
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpSendVerificationOtp"];
@@ -652,7 +652,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Proves an address by a code
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpVerifyEmail"];
@@ -670,7 +670,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * The page for a link or provider that was refused
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthError"];
@@ -692,7 +692,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Mails a code to set a new password
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthForgetPasswordEmailOtp"];
@@ -712,7 +712,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Returns the provider's access token of an account
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthGetAccessToken"];
@@ -730,13 +730,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Returns the session and its user, or null
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthGetSession"];
         put?: never;
         /**
-         * Of the sign-in library
+         * Returns the session and its user, or null
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthGetSession"];
@@ -754,7 +754,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Returns the keys that verify access tokens
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthJwks"];
@@ -776,7 +776,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Begins to link an account of a provider, or links it by its ID token
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthLinkSocial"];
@@ -794,7 +794,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Lists how the caller can sign in
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthListAccounts"];
@@ -814,7 +814,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Lists the sessions of the caller
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthListSessions"];
@@ -834,13 +834,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Signs in by a link, or shows the button that does
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthMagicLinkVerify"];
         put?: never;
         /**
-         * Of the sign-in library
+         * Signs in by the token of a link
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthMagicLinkVerify"];
@@ -858,7 +858,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Reports that the library serves
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthOk"];
@@ -880,7 +880,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Signs in by the ID token of Google One Tap
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthOneTapCallback"];
@@ -900,7 +900,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Removes a passkey
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthPasskeyDeletePasskey"];
@@ -918,7 +918,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Returns the options to sign in by a passkey
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthPasskeyGenerateAuthenticateOptions"];
@@ -938,7 +938,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Returns the options to make a passkey
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthPasskeyGenerateRegisterOptions"];
@@ -958,7 +958,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Lists the passkeys of the caller
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthPasskeyListUserPasskeys"];
@@ -980,7 +980,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Renames a passkey
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthPasskeyUpdatePasskey"];
@@ -1000,7 +1000,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Signs in by a passkey
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthPasskeyVerifyAuthentication"];
@@ -1020,7 +1020,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Stores the passkey that the authenticator made
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthPasskeyVerifyRegistration"];
@@ -1040,7 +1040,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Renews the provider's tokens of an account
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthRefreshToken"];
@@ -1060,7 +1060,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Mails a link to set a new password
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthRequestPasswordReset"];
@@ -1080,7 +1080,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Sets a new password by the token of a mail, and ends all sessions
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthResetPassword"];
@@ -1098,7 +1098,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Redirects from the mail to the form of the application
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthResetPasswordByToken"];
@@ -1120,7 +1120,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Ends the other sessions of the caller
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthRevokeOtherSessions"];
@@ -1140,7 +1140,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Ends a session of the caller
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthRevokeSession"];
@@ -1160,7 +1160,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Ends all sessions of the caller
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthRevokeSessions"];
@@ -1180,7 +1180,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Mails a link that proves an address
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthSendVerificationEmail"];
@@ -1200,7 +1200,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Signs in by address and password; a second factor may be asked for
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignInEmail"];
@@ -1220,7 +1220,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Signs in by a code, as a new user if the address has none
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignInEmailOtp"];
@@ -1240,7 +1240,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Mails a link that signs in
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignInMagicLink"];
@@ -1260,7 +1260,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Begins a sign-in by a provider, or signs in by its ID token
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignInSocial"];
@@ -1280,7 +1280,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Ends the session, and all sessions of this browser
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignOut"];
@@ -1300,7 +1300,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Creates a user with a password and, unless the address must be proved first, signs in
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignUpEmail"];
@@ -1318,7 +1318,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Exchanges a cookie or session token for an access token
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthToken"];
@@ -1360,7 +1360,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Disables the second factor
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorDisable"];
@@ -1380,7 +1380,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Enables a second factor
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorEnable"];
@@ -1400,7 +1400,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Replaces the backup codes
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorGenerateBackupCodes"];
@@ -1420,7 +1420,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Shows the secret of the authenticator again
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorGetTotpUri"];
@@ -1440,7 +1440,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Mails a code that is a second factor
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorSendOtp"];
@@ -1460,7 +1460,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Takes a backup code as the second factor
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorVerifyBackupCode"];
@@ -1480,7 +1480,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Takes a mailed code as the second factor
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorVerifyOtp"];
@@ -1500,7 +1500,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Takes a code of the authenticator as the second factor
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorVerifyTotp"];
@@ -1520,7 +1520,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Removes one way to sign in
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthUnlinkAccount"];
@@ -1540,7 +1540,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Refuses: sessions have no fields of the application
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthUpdateSession"];
@@ -1560,7 +1560,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Changes name, picture, user name and the application's fields
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthUpdateUser"];
@@ -1578,13 +1578,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Of the sign-in library
+         * Shows the button of a link that proves an address; for a script it proves the address
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthVerifyEmail"];
         put?: never;
         /**
-         * Of the sign-in library
+         * Proves an address by the token of a link
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthVerifyEmail"];
@@ -1604,7 +1604,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Of the sign-in library
+         * Confirms the session by the password
          * @description Public: the authentication library decides.
          */
         post: operations["postAuthVerifyPassword"];
@@ -4293,6 +4293,12 @@ export interface components {
             version: number;
             view: components["schemas"]["MultiplayerView"];
         };
+        OauthPostedUserInput: {
+            name: {
+                firstName: string;
+                lastName: string;
+            };
+        };
         PaymentsBought: {
             rail: string;
             checkoutId: string;
@@ -4706,6 +4712,318 @@ export interface components {
             blocks: components["schemas"]["SecretsBlockStatus"][];
             lastRotation: components["schemas"]["SecretsRotation"] | null;
             problem?: string;
+        };
+        SignInRefusal: {
+            /** @description That of error. */
+            code: string;
+            /** @description That of error. */
+            message: string;
+            error: {
+                /** @description The code that clients decide by, one of better-auth's. */
+                code: string;
+                /** @description A sentence for people. */
+                message: string;
+                /** @description The id of the request in the log. */
+                requestId?: string;
+            };
+        };
+        SigninAccessToken: {
+            accessToken: string;
+            /** Format: date-time */
+            accessTokenExpiresAt?: string;
+            scopes: string[];
+            idToken?: string;
+        };
+        SigninAccountChoiceInput: {
+            accountId: string;
+        };
+        SigninAuthorizeResponse: {
+            url: string;
+            redirect: boolean;
+        };
+        SigninBackupCodeBodyInput: {
+            code: string;
+            trustDevice?: boolean;
+            twoFactorToken?: string;
+            disableSession?: boolean;
+        };
+        SigninChallenged: {
+            twoFactorRedirect: boolean;
+            twoFactorMethods: string[];
+            twoFactorToken?: string;
+        };
+        SigninChangeEmailBodyInput: {
+            newEmail: string;
+            callbackURL?: string;
+            password?: string;
+        };
+        SigninChangePasswordBodyInput: {
+            currentPassword: string;
+            newPassword: string;
+            revokeOtherSessions?: boolean;
+        };
+        SigninCodeBodyInput: {
+            email?: string;
+            newEmail?: string;
+            type?: string;
+            otp?: string;
+            name?: string;
+            image?: string;
+            password?: string;
+            rememberMe?: boolean | null;
+        };
+        SigninCodeVerified: {
+            status: boolean;
+            token: string | null;
+            user: components["schemas"]["SigninShownUser"];
+        };
+        SigninDeleteUserBodyInput: {
+            callbackURL?: string;
+            password?: string;
+            token?: string;
+        };
+        SigninDeleted: {
+            success: boolean;
+            message: string;
+        };
+        SigninDiscovery: {
+            issuer: string;
+            jwks_uri: string;
+            id_token_signing_alg_values_supported: string[];
+        };
+        SigninDone: {
+            status: boolean;
+        };
+        SigninEnableBodyInput: {
+            password?: string;
+            method?: string;
+            issuer?: string;
+            code?: string;
+        };
+        SigninEnabling: {
+            method: string;
+            totpURI?: string;
+            backupCodes?: string[];
+        };
+        SigninLinked: {
+            url: string;
+            status: boolean;
+            redirect: boolean;
+        };
+        SigninMagicLinkBodyInput: {
+            email: string;
+            name?: string;
+            callbackURL?: string;
+            newUserCallbackURL?: string;
+            errorCallbackURL?: string;
+        };
+        SigninMagicSignedIn: {
+            token: string;
+            refreshToken?: string;
+            user: components["schemas"]["SigninShownUser"];
+            session: components["schemas"]["SigninWireSession"];
+        };
+        SigninNativeTokenInput: {
+            token: string;
+            nonce?: string;
+            user?: components["schemas"]["OauthPostedUserInput"] | null;
+        };
+        SigninNewCodes: {
+            status: boolean;
+            backupCodes: string[];
+        };
+        SigninOneTapBodyInput: {
+            idToken: string;
+            callbackURL?: string;
+        };
+        SigninOnlyPasskey: {
+            passkey: components["schemas"]["SigninWirePasskey"];
+        };
+        SigninOnlyToken: {
+            token: string;
+        };
+        SigninOnlyUser: {
+            user: components["schemas"]["SigninShownUser"];
+        };
+        SigninPasskeyBodyInput: {
+            /** @description Any JSON value. */
+            response?: unknown;
+            name?: string;
+        };
+        SigninPasskeyPatchInput: {
+            id: string;
+            name?: string;
+        };
+        SigninPasskeySignedIn: {
+            session: components["schemas"]["SigninWireSession"];
+            user: components["schemas"]["SigninShownUser"];
+            token: string;
+            refreshToken?: string;
+        };
+        SigninProofInput: {
+            code: string;
+            trustDevice?: boolean;
+            twoFactorToken?: string;
+        };
+        SigninRefreshedToken: {
+            accessToken: string;
+            refreshToken: string;
+            /** Format: date-time */
+            accessTokenExpiresAt?: string;
+            scope: string;
+            idToken?: string;
+            providerId: string;
+            accountId: string;
+        };
+        SigninRequestResetBodyInput: {
+            email: string;
+            redirectTo?: string;
+        };
+        SigninResetPasswordBodyInput: {
+            newPassword: string;
+            token?: string;
+        };
+        SigninResetRequested: {
+            status: boolean;
+            message: string;
+        };
+        SigninRevokeSessionBodyInput: {
+            token: string;
+        };
+        SigninSendVerificationBodyInput: {
+            email: string;
+            callbackURL?: string;
+        };
+        SigninSessionAndUser: {
+            session: components["schemas"]["SigninWireSession"];
+            user: components["schemas"]["SigninShownUser"];
+        };
+        SigninShownURI: {
+            totpURI: string;
+        };
+        SigninShownUser: {
+            id: string;
+            name: string;
+            email: string;
+            emailVerified: boolean;
+            image: string | null;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            updatedAt: string;
+            isAnonymous: boolean;
+            username: string | null;
+            displayUsername: string | null;
+            twoFactorEnabled: boolean;
+        };
+        SigninSignInEmailBodyInput: {
+            email: string;
+            password: string;
+            callbackURL?: string;
+            rememberMe?: boolean | null;
+        };
+        SigninSignUpBodyInput: {
+            name?: string;
+            email: string;
+            password: string;
+            image?: string;
+            username?: string;
+            displayUsername?: string;
+            callbackURL?: string;
+            rememberMe?: boolean | null;
+        };
+        SigninSignedIn: {
+            redirect: boolean;
+            token: string;
+            refreshToken?: string;
+            url?: string;
+            user: components["schemas"]["SigninShownUser"];
+        };
+        SigninSignedUp: {
+            token: string | null;
+            refreshToken?: string;
+            user: components["schemas"]["SigninShownUser"];
+        };
+        SigninSocialBodyInput: {
+            provider: string;
+            callbackURL?: string;
+            newUserCallbackURL?: string;
+            errorCallbackURL?: string;
+            disableRedirect?: boolean;
+            requestSignUp?: boolean;
+            scopes?: string[];
+            loginHint?: string;
+            additionalParams?: {
+                [key: string]: string;
+            };
+            idToken?: components["schemas"]["SigninNativeTokenInput"] | null;
+        };
+        SigninSucceeded: {
+            success: boolean;
+        };
+        SigninTokenAndUser: {
+            token: string;
+            user: components["schemas"]["SigninShownUser"];
+        };
+        SigninUnlinkBodyInput: {
+            providerId?: string;
+            accountId?: string;
+            password?: string;
+        };
+        SigninUpdateUserBodyInput: {
+            email?: string | null;
+            name?: string | null;
+            /** @description Any JSON value. */
+            image?: unknown;
+            username?: string | null;
+            displayUsername?: string | null;
+        };
+        SigninVerified: {
+            status: boolean;
+            user: components["schemas"]["SigninShownUser"] | null;
+        };
+        SigninVerifyPasswordBodyInput: {
+            password: string;
+        };
+        SigninWireAccount: {
+            id: string;
+            providerId: string;
+            issuer: string;
+            accountId: string;
+            userId: string;
+            scopes: string[];
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            updatedAt: string;
+        };
+        SigninWirePasskey: {
+            id: string;
+            name: string | null;
+            publicKey: string;
+            userId: string;
+            credentialID: string;
+            /** Format: int64 */
+            counter: number;
+            deviceType: string;
+            backedUp: boolean;
+            transports: string;
+            /** Format: date-time */
+            createdAt: string;
+            aaguid: string;
+        };
+        SigninWireSession: {
+            id: string;
+            token: string;
+            userId: string;
+            /** Format: date-time */
+            expiresAt: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            updatedAt: string;
+            ipAddress: string;
+            userAgent: string;
         };
         StorageChangeInput: {
             path?: string | null;
@@ -7500,6 +7818,1919 @@ export interface components {
                 };
             };
         };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     CREDENTIAL_ACCOUNT_NOT_FOUND: Credential account not found
+         *
+         *     INVALID_PASSWORD: Invalid password
+         *
+         *     INVALID_TOKEN: Invalid token
+         *
+         *     SESSION_EXPIRED: Session expired. Re-authenticate to perform this action.
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-1239209839366511": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "CREDENTIAL_ACCOUNT_NOT_FOUND" | "INVALID_PASSWORD" | "INVALID_TOKEN" | "SESSION_EXPIRED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     CHALLENGE_NOT_FOUND: Challenge not found
+         *
+         *     FAILED_TO_VERIFY_REGISTRATION: Failed to verify registration
+         *
+         *     PREVIOUSLY_REGISTERED: Previously registered
+         *
+         *     TOO_MANY_PASSKEYS: This account has as many passkeys as it may have
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-15a7042a0239d3e9": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "CHALLENGE_NOT_FOUND" | "FAILED_TO_VERIFY_REGISTRATION" | "PREVIOUSLY_REGISTERED" | "TOO_MANY_PASSKEYS" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     EMAIL_ALREADY_VERIFIED: Email is already verified
+         *
+         *     EMAIL_MISMATCH: Email mismatch
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-16f9715e7f6f172b": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "EMAIL_ALREADY_VERIFIED" | "EMAIL_MISMATCH" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description EMAIL_PASSWORD_SIGN_UP_DISABLED: Email and password sign up is not enabled
+         *
+         *     INVALID_TOKEN: Invalid token
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-19c4d94e48d27567-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "EMAIL_PASSWORD_SIGN_UP_DISABLED" | "INVALID_TOKEN" | "VALIDATION_ERROR";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     CREDENTIAL_ACCOUNT_NOT_FOUND: Credential account not found
+         *
+         *     INVALID_PASSWORD: Invalid password
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-2124092ecfbbf426": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "CREDENTIAL_ACCOUNT_NOT_FOUND" | "INVALID_PASSWORD" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     CHANGE_EMAIL_DISABLED: Change email is disabled
+         *
+         *     CREDENTIAL_ACCOUNT_NOT_FOUND: Credential account not found
+         *
+         *     EMAIL_IS_THE_SAME: Email is the same
+         *
+         *     INVALID_PASSWORD: Invalid password
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-291c23011cf72fd1": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "CHANGE_EMAIL_DISABLED" | "CREDENTIAL_ACCOUNT_NOT_FOUND" | "EMAIL_IS_THE_SAME" | "INVALID_PASSWORD" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description PASSKEYS_NOT_AVAILABLE: Passkeys need a site with a host name.
+         *
+         *     TOO_MANY_PASSKEYS: This account has as many passkeys as it may have
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-428f3127693634df": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "PASSKEYS_NOT_AVAILABLE" | "TOO_MANY_PASSKEYS" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     CHALLENGE_NOT_FOUND: Challenge not found
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-43f6a97c8d9888a8": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "CHALLENGE_NOT_FOUND" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     OTP_NOT_CONFIGURED: OTP is not available
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-4e2fca2111280084": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "OTP_NOT_CONFIGURED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     EMAIL_PASSWORD_SIGN_UP_DISABLED: Email and password sign up is not enabled
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-50be3e5ded7c858f": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "EMAIL_PASSWORD_SIGN_UP_DISABLED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     OTP_HAS_EXPIRED: OTP has expired
+         *
+         *     OTP_NOT_CONFIGURED: OTP is not available
+         *
+         *     TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE: Too many attempts. Please request a new code.
+         *
+         *     TWO_FACTOR_NOT_ENABLED: Two factor isn't enabled
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-514c89e0b03dc953": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "OTP_HAS_EXPIRED" | "OTP_NOT_CONFIGURED" | "TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE" | "TWO_FACTOR_NOT_ENABLED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     EMAIL_PASSWORD_DISABLED: Email and password is not enabled
+         *
+         *     INVALID_EMAIL: Invalid email
+         *
+         *     INVALID_OTP: Invalid OTP
+         *
+         *     OTP_EXPIRED: OTP expired
+         *
+         *     PASSWORD_COMPROMISED: The password you entered has been compromised. Please choose a different password.
+         *
+         *     PASSWORD_TOO_LONG: Password too long
+         *
+         *     PASSWORD_TOO_SHORT: Password too short
+         *
+         *     USER_NOT_FOUND: User not found
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-55ce528c66cfa3c0": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "EMAIL_PASSWORD_DISABLED" | "INVALID_EMAIL" | "INVALID_OTP" | "OTP_EXPIRED" | "PASSWORD_COMPROMISED" | "PASSWORD_TOO_LONG" | "PASSWORD_TOO_SHORT" | "USER_NOT_FOUND" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description ACCOUNT_NOT_FOUND: Account not found
+         *
+         *     BAD_REQUEST: The body is not JSON.
+         *
+         *     FAILED_TO_GET_ACCESS_TOKEN: Failed to get a valid access token
+         *
+         *     PROVIDER_NOT_SUPPORTED: Provider is not supported
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-5e4a149c39d74beb": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ACCOUNT_NOT_FOUND" | "BAD_REQUEST" | "FAILED_TO_GET_ACCESS_TOKEN" | "PROVIDER_NOT_SUPPORTED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE: Too many attempts. Please request a new code.
+         *
+         *     TOTP_NOT_ENABLED: TOTP not enabled
+         *
+         *     TWO_FACTOR_NOT_ENABLED: Two factor isn't enabled
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-6471c9e6a55bf63d": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE" | "TOTP_NOT_ENABLED" | "TWO_FACTOR_NOT_ENABLED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description ACCOUNT_NOT_FOUND: Account not found
+         *
+         *     BAD_REQUEST: The body is not JSON.
+         *
+         *     CREDENTIAL_ACCOUNT_NOT_FOUND: Credential account not found
+         *
+         *     FAILED_TO_UNLINK_LAST_ACCOUNT: You can't unlink your last account
+         *
+         *     INVALID_PASSWORD: Invalid password
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-7c61f4bc4c9aa6ce": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ACCOUNT_NOT_FOUND" | "BAD_REQUEST" | "CREDENTIAL_ACCOUNT_NOT_FOUND" | "FAILED_TO_UNLINK_LAST_ACCOUNT" | "INVALID_PASSWORD" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     CHANGE_EMAIL_DISABLED: Change email is disabled
+         *
+         *     CREDENTIAL_ACCOUNT_NOT_FOUND: Credential account not found
+         *
+         *     EMAIL_IS_THE_SAME: Email is the same
+         *
+         *     INVALID_EMAIL: Invalid email
+         *
+         *     INVALID_OTP: Invalid OTP
+         *
+         *     INVALID_PASSWORD: Invalid password
+         *
+         *     OTP_EXPIRED: OTP expired
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-7e33c66584566efd": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "CHANGE_EMAIL_DISABLED" | "CREDENTIAL_ACCOUNT_NOT_FOUND" | "EMAIL_IS_THE_SAME" | "INVALID_EMAIL" | "INVALID_OTP" | "INVALID_PASSWORD" | "OTP_EXPIRED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     INVALID_EMAIL: Invalid email
+         *
+         *     INVALID_OTP: Invalid OTP
+         *
+         *     OTP_EXPIRED: OTP expired
+         *
+         *     USER_NOT_FOUND: User not found
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-820238613a3ca34e": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "INVALID_EMAIL" | "INVALID_OTP" | "OTP_EXPIRED" | "USER_NOT_FOUND" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     EMAIL_PASSWORD_DISABLED: Email and password is not enabled
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-8bbab619541f5863": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "EMAIL_PASSWORD_DISABLED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-BADREQUEST-VALIDATIONERROR": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-BADREQUEST-VALIDATIONERROR-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "VALIDATION_ERROR";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description INVALID_TOKEN: Invalid token
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-INVALIDTOKEN-VALIDATIONERROR-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_TOKEN" | "VALIDATION_ERROR";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description INVALID_USER: Invalid user
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-INVALIDUSER-VALIDATIONERROR-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_USER" | "VALIDATION_ERROR";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description PASSKEYS_NOT_AVAILABLE: Passkeys need a site with a host name.
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-PASSKEYSNOTAVAILABLE-VALIDATIONERROR": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "PASSKEYS_NOT_AVAILABLE" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /** @description VALIDATION_ERROR: The request is not of the form this route takes. */
+        "SignInRefused400-VALIDATIONERROR": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     INVALID_EMAIL: Invalid email
+         *
+         *     INVALID_OTP: Invalid OTP
+         *
+         *     OTP_EXPIRED: OTP expired
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-a52bcecf6502fd33": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "INVALID_EMAIL" | "INVALID_OTP" | "OTP_EXPIRED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BACKUP_CODES_NOT_ENABLED: Backup codes aren't enabled
+         *
+         *     BAD_REQUEST: The body is not JSON.
+         *
+         *     CREDENTIAL_ACCOUNT_NOT_FOUND: Credential account not found
+         *
+         *     INVALID_PASSWORD: Invalid password
+         *
+         *     TOTP_NOT_ENABLED: TOTP not enabled
+         *
+         *     TWO_FACTOR_NOT_ENABLED: Two factor isn't enabled
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-aebe6bec10617a3b": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BACKUP_CODES_NOT_ENABLED" | "BAD_REQUEST" | "CREDENTIAL_ACCOUNT_NOT_FOUND" | "INVALID_PASSWORD" | "TOTP_NOT_ENABLED" | "TWO_FACTOR_NOT_ENABLED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description ACCOUNT_NOT_FOUND: Account not found
+         *
+         *     BAD_REQUEST: The body is not JSON.
+         *
+         *     FAILED_TO_REFRESH_ACCESS_TOKEN: Failed to refresh access token
+         *
+         *     PROVIDER_NOT_SUPPORTED: Provider is not supported
+         *
+         *     REFRESH_TOKEN_NOT_FOUND: Refresh token not found
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-b265de0feed38294": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ACCOUNT_NOT_FOUND" | "BAD_REQUEST" | "FAILED_TO_REFRESH_ACCESS_TOKEN" | "PROVIDER_NOT_SUPPORTED" | "REFRESH_TOKEN_NOT_FOUND" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     CREDENTIAL_ACCOUNT_NOT_FOUND: Credential account not found
+         *
+         *     INVALID_PASSWORD: Invalid password
+         *
+         *     PASSWORD_COMPROMISED: The password you entered has been compromised. Please choose a different password.
+         *
+         *     PASSWORD_TOO_LONG: Password too long
+         *
+         *     PASSWORD_TOO_SHORT: Password too short
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-ba884f21c54eb8fa": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "CREDENTIAL_ACCOUNT_NOT_FOUND" | "INVALID_PASSWORD" | "PASSWORD_COMPROMISED" | "PASSWORD_TOO_LONG" | "PASSWORD_TOO_SHORT" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     CHANGE_EMAIL_DISABLED: Change email is disabled
+         *
+         *     CREDENTIAL_ACCOUNT_NOT_FOUND: Credential account not found
+         *
+         *     EMAIL_IS_THE_SAME: Email is the same
+         *
+         *     INVALID_EMAIL: Invalid email
+         *
+         *     INVALID_PASSWORD: Invalid password
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-c36d81a91ffb4cbb": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "CHANGE_EMAIL_DISABLED" | "CREDENTIAL_ACCOUNT_NOT_FOUND" | "EMAIL_IS_THE_SAME" | "INVALID_EMAIL" | "INVALID_PASSWORD" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BACKUP_CODES_NOT_ENABLED: Backup codes aren't enabled
+         *
+         *     BAD_REQUEST: The body is not JSON.
+         *
+         *     TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE: Too many attempts. Please request a new code.
+         *
+         *     TWO_FACTOR_NOT_ENABLED: Two factor isn't enabled
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-cbb6b5dfa250e20a": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BACKUP_CODES_NOT_ENABLED" | "BAD_REQUEST" | "TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE" | "TWO_FACTOR_NOT_ENABLED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     FIELD_NOT_ALLOWED: Field not allowed to be set
+         *
+         *     NO_FIELDS_TO_UPDATE: No fields to update
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-d08b6e204c6af32": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "FIELD_NOT_ALLOWED" | "NO_FIELDS_TO_UPDATE" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     EMAIL_PASSWORD_SIGN_UP_DISABLED: Email and password sign up is not enabled
+         *
+         *     FIELD_NOT_ALLOWED: Field not allowed to be set
+         *
+         *     INVALID_USERNAME: Username is invalid
+         *
+         *     PASSWORD_COMPROMISED: The password you entered has been compromised. Please choose a different password.
+         *
+         *     PASSWORD_TOO_LONG: Password too long
+         *
+         *     PASSWORD_TOO_SHORT: Password too short
+         *
+         *     USERNAME_IS_ALREADY_TAKEN: Username is already taken. Please try another.
+         *
+         *     USERNAME_TOO_LONG: Username is too long
+         *
+         *     USERNAME_TOO_SHORT: Username is too short
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-d37c464a95bea6b1": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "EMAIL_PASSWORD_SIGN_UP_DISABLED" | "FIELD_NOT_ALLOWED" | "INVALID_USERNAME" | "PASSWORD_COMPROMISED" | "PASSWORD_TOO_LONG" | "PASSWORD_TOO_SHORT" | "USERNAME_IS_ALREADY_TAKEN" | "USERNAME_TOO_LONG" | "USERNAME_TOO_SHORT" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BACKUP_CODES_NOT_ENABLED: Backup codes aren't enabled
+         *
+         *     BAD_REQUEST: The body is not JSON.
+         *
+         *     CREDENTIAL_ACCOUNT_NOT_FOUND: Credential account not found
+         *
+         *     INVALID_PASSWORD: Invalid password
+         *
+         *     TOTP_NOT_ENABLED: TOTP not enabled
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-d5647af9494f59ad": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BACKUP_CODES_NOT_ENABLED" | "BAD_REQUEST" | "CREDENTIAL_ACCOUNT_NOT_FOUND" | "INVALID_PASSWORD" | "TOTP_NOT_ENABLED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     EMAIL_CAN_NOT_BE_UPDATED: Email can not be updated
+         *
+         *     FIELD_NOT_ALLOWED: Field not allowed to be set
+         *
+         *     INVALID_USERNAME: Username is invalid
+         *
+         *     NO_FIELDS_TO_UPDATE: No fields to update
+         *
+         *     USERNAME_IS_ALREADY_TAKEN: Username is already taken. Please try another.
+         *
+         *     USERNAME_TOO_LONG: Username is too long
+         *
+         *     USERNAME_TOO_SHORT: Username is too short
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-da3144c0d7f40f58": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "EMAIL_CAN_NOT_BE_UPDATED" | "FIELD_NOT_ALLOWED" | "INVALID_USERNAME" | "NO_FIELDS_TO_UPDATE" | "USERNAME_IS_ALREADY_TAKEN" | "USERNAME_TOO_LONG" | "USERNAME_TOO_SHORT" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description ACCOUNT_NOT_FOUND: Account not found
+         *
+         *     FAILED_TO_GET_ACCESS_TOKEN: Failed to get a valid access token
+         *
+         *     PROVIDER_NOT_SUPPORTED: Provider is not supported
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-e396c47ba124acde": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ACCOUNT_NOT_FOUND" | "FAILED_TO_GET_ACCESS_TOKEN" | "PROVIDER_NOT_SUPPORTED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     EMAIL_PASSWORD_DISABLED: Email and password is not enabled
+         *
+         *     INVALID_EMAIL: Invalid email
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-e667382c13044267": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "EMAIL_PASSWORD_DISABLED" | "INVALID_EMAIL" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BACKUP_CODES_NOT_ENABLED: Backup codes aren't enabled
+         *
+         *     BAD_REQUEST: The body is not JSON.
+         *
+         *     CREDENTIAL_ACCOUNT_NOT_FOUND: Credential account not found
+         *
+         *     INVALID_PASSWORD: Invalid password
+         *
+         *     OTP_NOT_CONFIGURED: OTP is not available
+         *
+         *     TOTP_NOT_ENABLED: TOTP not enabled
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-ec8ff324a3bd461c": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BACKUP_CODES_NOT_ENABLED" | "BAD_REQUEST" | "CREDENTIAL_ACCOUNT_NOT_FOUND" | "INVALID_PASSWORD" | "OTP_NOT_CONFIGURED" | "TOTP_NOT_ENABLED" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     INVALID_TOKEN: Invalid token
+         *
+         *     PASSWORD_COMPROMISED: The password you entered has been compromised. Please choose a different password.
+         *
+         *     PASSWORD_TOO_LONG: Password too long
+         *
+         *     PASSWORD_TOO_SHORT: Password too short
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-f35c9952cd4b0a56": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "INVALID_TOKEN" | "PASSWORD_COMPROMISED" | "PASSWORD_TOO_LONG" | "PASSWORD_TOO_SHORT" | "VALIDATION_ERROR";
+                    };
+                };
+            };
+        };
+        /**
+         * @description AUTHENTICATION_FAILED: Authentication failed
+         *
+         *     PASSKEY_NOT_FOUND: Passkey not found
+         *
+         *     UNAUTHORIZED: Sign in first.
+         */
+        "SignInRefused401-33dde5b68f10741b": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "AUTHENTICATION_FAILED" | "PASSKEY_NOT_FOUND" | "UNAUTHORIZED";
+                    };
+                };
+            };
+        };
+        /**
+         * @description INVALID_TOKEN: Invalid token
+         *
+         *     OAUTH_LINK_ERROR: This sign-in could not be linked to the account.
+         *
+         *     UNAUTHORIZED: Sign in first.
+         *
+         *     USER_EMAIL_NOT_FOUND: User email not found
+         */
+        "SignInRefused401-3a01c7fa31a096a7": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_TOKEN" | "OAUTH_LINK_ERROR" | "UNAUTHORIZED" | "USER_EMAIL_NOT_FOUND";
+                    };
+                };
+            };
+        };
+        /**
+         * @description INVALID_BACKUP_CODE: Invalid backup code
+         *
+         *     INVALID_TWO_FACTOR_COOKIE: Invalid two factor cookie
+         *
+         *     UNAUTHORIZED: Sign in first.
+         */
+        "SignInRefused401-9c5c6d1be0c81819": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_BACKUP_CODE" | "INVALID_TWO_FACTOR_COOKIE" | "UNAUTHORIZED";
+                    };
+                };
+            };
+        };
+        /**
+         * @description FAILED_TO_GET_USER_INFO: Failed to get user info
+         *
+         *     UNAUTHORIZED: Sign in first.
+         */
+        "SignInRefused401-FAILEDTOGETUSERINFO-UNAUTHORIZED": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "FAILED_TO_GET_USER_INFO" | "UNAUTHORIZED";
+                    };
+                };
+            };
+        };
+        /**
+         * @description INVALID_EMAIL_OR_PASSWORD: Invalid email or password
+         *
+         *     UNAUTHORIZED: Sign in first.
+         */
+        "SignInRefused401-INVALIDEMAILORPASSWORD-UNAUTHORIZED": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_EMAIL_OR_PASSWORD" | "UNAUTHORIZED";
+                    };
+                };
+            };
+        };
+        /** @description INVALID_TWO_FACTOR_COOKIE: Invalid two factor cookie */
+        "SignInRefused401-INVALIDTWOFACTORCOOKIE": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_TWO_FACTOR_COOKIE";
+                    };
+                };
+            };
+        };
+        /**
+         * @description TOKEN_EXPIRED: Token expired
+         *
+         *     UNAUTHORIZED: Sign in first.
+         */
+        "SignInRefused401-TOKENEXPIRED-UNAUTHORIZED": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "TOKEN_EXPIRED" | "UNAUTHORIZED";
+                    };
+                };
+            };
+        };
+        /**
+         * @description TOKEN_EXPIRED: Token expired
+         *
+         *     UNAUTHORIZED: Sign in first.
+         */
+        "SignInRefused401-TOKENEXPIRED-UNAUTHORIZED-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "TOKEN_EXPIRED" | "UNAUTHORIZED";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /** @description UNAUTHORIZED: Sign in first. */
+        "SignInRefused401-UNAUTHORIZED": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "UNAUTHORIZED";
+                    };
+                };
+            };
+        };
+        /** @description UNAUTHORIZED: Sign in first. */
+        "SignInRefused401-UNAUTHORIZED-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "UNAUTHORIZED";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description UNAUTHORIZED: Sign in first.
+         *
+         *     YOU_ARE_NOT_ALLOWED_TO_REGISTER_THIS_PASSKEY: You are not allowed to register this passkey
+         */
+        "SignInRefused401-UNAUTHORIZED-YOUARENOTALLOWEDTOREGISTERTHISPASSKEY": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "UNAUTHORIZED" | "YOU_ARE_NOT_ALLOWED_TO_REGISTER_THIS_PASSKEY";
+                    };
+                };
+            };
+        };
+        /**
+         * @description INVALID_TOKEN: Invalid token
+         *
+         *     LINKING_DIFFERENT_EMAILS_NOT_ALLOWED: Linking an account of another email is not allowed
+         *
+         *     LINKING_NOT_ALLOWED: Account linking is not allowed
+         *
+         *     UNAUTHORIZED: Sign in first.
+         *
+         *     USER_EMAIL_NOT_FOUND: User email not found
+         */
+        "SignInRefused401-b9c9cecea616753d": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_TOKEN" | "LINKING_DIFFERENT_EMAILS_NOT_ALLOWED" | "LINKING_NOT_ALLOWED" | "UNAUTHORIZED" | "USER_EMAIL_NOT_FOUND";
+                    };
+                };
+            };
+        };
+        /**
+         * @description INVALID_BACKUP_CODE: Invalid backup code
+         *
+         *     INVALID_CODE: Invalid code
+         *
+         *     UNAUTHORIZED: Sign in first.
+         */
+        "SignInRefused401-bf3079e0ca29261d": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_BACKUP_CODE" | "INVALID_CODE" | "UNAUTHORIZED";
+                    };
+                };
+            };
+        };
+        /**
+         * @description INVALID_TOKEN: Invalid token
+         *
+         *     TOKEN_EXPIRED: Token expired
+         *
+         *     UNAUTHORIZED: Sign in first.
+         */
+        "SignInRefused401-c7cd218fb3097353-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_TOKEN" | "TOKEN_EXPIRED" | "UNAUTHORIZED";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description INVALID_CODE: Invalid code
+         *
+         *     INVALID_TWO_FACTOR_COOKIE: Invalid two factor cookie
+         *
+         *     UNAUTHORIZED: Sign in first.
+         */
+        "SignInRefused401-dcd228303d0d1b7b": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_CODE" | "INVALID_TWO_FACTOR_COOKIE" | "UNAUTHORIZED";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BANNED_USER: This account is disabled.
+         *
+         *     EMAIL_NOT_VERIFIED: Email not verified
+         *
+         *     INVALID_CALLBACK_URL: Invalid callbackURL
+         *
+         *     INVALID_ERROR_CALLBACK_URL: Invalid errorCallbackURL
+         *
+         *     INVALID_NEW_USER_CALLBACK_URL: Invalid newUserCallbackURL
+         */
+        "SignInRefused403-18d3656ebc7c2c73-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BANNED_USER" | "EMAIL_NOT_VERIFIED" | "INVALID_CALLBACK_URL" | "INVALID_ERROR_CALLBACK_URL" | "INVALID_NEW_USER_CALLBACK_URL";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description BANNED_USER: This account is disabled.
+         *
+         *     CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     EMAIL_NOT_VERIFIED: Email not verified
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         *
+         *     TOO_MANY_ATTEMPTS: Too many attempts
+         */
+        "SignInRefused403-2c74f1999b18a2f8": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BANNED_USER" | "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "EMAIL_NOT_VERIFIED" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN" | "TOO_MANY_ATTEMPTS";
+                    };
+                };
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     EMAIL_NOT_VERIFIED: Email not verified
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         *
+         *     SESSION_NOT_FRESH: Session is not fresh
+         */
+        "SignInRefused403-3449503d6a5affe0": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "EMAIL_NOT_VERIFIED" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN" | "SESSION_NOT_FRESH";
+                    };
+                };
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         *
+         *     SESSION_NOT_FRESH: Session is not fresh
+         */
+        "SignInRefused403-35107497e843debc": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN" | "SESSION_NOT_FRESH";
+                    };
+                };
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     INVALID_REDIRECT_URL: Invalid redirectURL
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         */
+        "SignInRefused403-3df62eb6819fe403": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_ORIGIN" | "INVALID_REDIRECT_URL" | "MISSING_OR_NULL_ORIGIN";
+                    };
+                };
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_CALLBACK_URL: Invalid callbackURL
+         *
+         *     INVALID_ERROR_CALLBACK_URL: Invalid errorCallbackURL
+         *
+         *     INVALID_NEW_USER_CALLBACK_URL: Invalid newUserCallbackURL
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         */
+        "SignInRefused403-4a7ab464c90fe8bb": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_CALLBACK_URL" | "INVALID_ERROR_CALLBACK_URL" | "INVALID_NEW_USER_CALLBACK_URL" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN";
+                    };
+                };
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_CALLBACK_URL: Invalid callbackURL
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         *
+         *     SESSION_NOT_FRESH: Session is not fresh
+         */
+        "SignInRefused403-5e509c7e987014ec": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_CALLBACK_URL" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN" | "SESSION_NOT_FRESH";
+                    };
+                };
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         *
+         *     TOO_MANY_ATTEMPTS: Too many attempts
+         */
+        "SignInRefused403-88ec4af853b30c28": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN" | "TOO_MANY_ATTEMPTS";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BANNED_USER: This account is disabled.
+         *
+         *     CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     EMAIL_NOT_VERIFIED: Email not verified
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         */
+        "SignInRefused403-98cb0c044991da3a": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BANNED_USER" | "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "EMAIL_NOT_VERIFIED" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BANNED_USER: This account is disabled.
+         *
+         *     CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     EMAIL_NOT_VERIFIED: Email not verified
+         *
+         *     INVALID_CALLBACK_URL: Invalid callbackURL
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         */
+        "SignInRefused403-9f4c9b0351c538aa": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BANNED_USER" | "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "EMAIL_NOT_VERIFIED" | "INVALID_CALLBACK_URL" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN";
+                    };
+                };
+            };
+        };
+        /** @description INVALID_CALLBACK_URL: Invalid callbackURL */
+        "SignInRefused403-INVALIDCALLBACKURL-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INVALID_CALLBACK_URL";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /** @description SESSION_NOT_FRESH: Session is not fresh */
+        "SignInRefused403-SESSIONNOTFRESH": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "SESSION_NOT_FRESH";
+                    };
+                };
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         */
+        "SignInRefused403-b046f3b40356e20a": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN";
+                    };
+                };
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         */
+        "SignInRefused403-b046f3b40356e20a-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description BANNED_USER: This account is disabled.
+         *
+         *     CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     EMAIL_NOT_VERIFIED: Email not verified
+         *
+         *     INVALID_CALLBACK_URL: Invalid callbackURL
+         *
+         *     INVALID_ERROR_CALLBACK_URL: Invalid errorCallbackURL
+         *
+         *     INVALID_NEW_USER_CALLBACK_URL: Invalid newUserCallbackURL
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         */
+        "SignInRefused403-bb131b3ea4d0f70b": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BANNED_USER" | "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "EMAIL_NOT_VERIFIED" | "INVALID_CALLBACK_URL" | "INVALID_ERROR_CALLBACK_URL" | "INVALID_NEW_USER_CALLBACK_URL" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN";
+                    };
+                };
+            };
+        };
+        /**
+         * @description BANNED_USER: This account is disabled.
+         *
+         *     CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     EMAIL_NOT_VERIFIED: Email not verified
+         *
+         *     INVALID_CALLBACK_URL: Invalid callbackURL
+         *
+         *     INVALID_ERROR_CALLBACK_URL: Invalid errorCallbackURL
+         *
+         *     INVALID_NEW_USER_CALLBACK_URL: Invalid newUserCallbackURL
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         */
+        "SignInRefused403-bb131b3ea4d0f70b-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BANNED_USER" | "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "EMAIL_NOT_VERIFIED" | "INVALID_CALLBACK_URL" | "INVALID_ERROR_CALLBACK_URL" | "INVALID_NEW_USER_CALLBACK_URL" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         *
+         *     SESSION_NOT_FRESH: Session is not fresh
+         *
+         *     TOO_MANY_ATTEMPTS: Too many attempts
+         */
+        "SignInRefused403-cda65f38fdc073f2": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN" | "SESSION_NOT_FRESH" | "TOO_MANY_ATTEMPTS";
+                    };
+                };
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_CALLBACK_URL: Invalid callbackURL
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         */
+        "SignInRefused403-d3f5d1516d543d3a": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_CALLBACK_URL" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN";
+                    };
+                };
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_CALLBACK_URL: Invalid callbackURL
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         */
+        "SignInRefused403-d3f5d1516d543d3a-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_CALLBACK_URL" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description CROSS_SITE_NAVIGATION_LOGIN_BLOCKED: Cross-site navigation login blocked. This request appears to be a CSRF attack.
+         *
+         *     INVALID_CALLBACK_URL: Invalid callbackURL
+         *
+         *     INVALID_ERROR_CALLBACK_URL: Invalid errorCallbackURL
+         *
+         *     INVALID_NEW_USER_CALLBACK_URL: Invalid newUserCallbackURL
+         *
+         *     INVALID_ORIGIN: Invalid origin
+         *
+         *     MISSING_OR_NULL_ORIGIN: Missing or null Origin
+         *
+         *     SESSION_NOT_FRESH: Session is not fresh
+         */
+        "SignInRefused403-e5a53821116d2705": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED" | "INVALID_CALLBACK_URL" | "INVALID_ERROR_CALLBACK_URL" | "INVALID_NEW_USER_CALLBACK_URL" | "INVALID_ORIGIN" | "MISSING_OR_NULL_ORIGIN" | "SESSION_NOT_FRESH";
+                    };
+                };
+            };
+        };
+        /**
+         * @description ID_TOKEN_NOT_SUPPORTED: id_token not supported
+         *
+         *     PROVIDER_NOT_FOUND: Provider not found
+         */
+        "SignInRefused404-IDTOKENNOTSUPPORTED-PROVIDERNOTFOUND": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ID_TOKEN_NOT_SUPPORTED" | "PROVIDER_NOT_FOUND";
+                    };
+                };
+            };
+        };
+        /** @description NOT_FOUND: There is nothing at this path. */
+        "SignInRefused404-NOTFOUND": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "NOT_FOUND";
+                    };
+                };
+            };
+        };
+        /** @description NOT_FOUND: There is nothing at this path. */
+        "SignInRefused404-NOTFOUND-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "NOT_FOUND";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /** @description PASSKEY_NOT_FOUND: Passkey not found */
+        "SignInRefused404-PASSKEYNOTFOUND": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "PASSKEY_NOT_FOUND";
+                    };
+                };
+            };
+        };
+        /** @description SOCIAL_ACCOUNT_ALREADY_LINKED: Social account already linked */
+        "SignInRefused409-SOCIALACCOUNTALREADYLINKED": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "SOCIAL_ACCOUNT_ALREADY_LINKED";
+                    };
+                };
+            };
+        };
+        /** @description PAYLOAD_TOO_LARGE: The request body is over the limit. */
+        "SignInRefused413-PAYLOADTOOLARGE": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "PAYLOAD_TOO_LARGE";
+                    };
+                };
+            };
+        };
+        /** @description UNSUPPORTED_MEDIA_TYPE: The body must be application/json. */
+        "SignInRefused415-UNSUPPORTEDMEDIATYPE": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "UNSUPPORTED_MEDIA_TYPE";
+                    };
+                };
+            };
+        };
+        /** @description UNSUPPORTED_MEDIA_TYPE: The body must be application/json. */
+        "SignInRefused415-UNSUPPORTEDMEDIATYPE-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "UNSUPPORTED_MEDIA_TYPE";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /** @description USER_ALREADY_EXISTS_USE_ANOTHER_EMAIL: User already exists. Use another email. */
+        "SignInRefused422-USERALREADYEXISTSUSEANOTHEREMAIL": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "USER_ALREADY_EXISTS_USE_ANOTHER_EMAIL";
+                    };
+                };
+            };
+        };
+        /** @description USER_ALREADY_EXISTS_USE_ANOTHER_EMAIL: User already exists. Use another email. */
+        "SignInRefused422-USERALREADYEXISTSUSEANOTHEREMAIL-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "USER_ALREADY_EXISTS_USE_ANOTHER_EMAIL";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description ACCOUNT_TEMPORARILY_LOCKED: Too many failed verification attempts. Please try again later.
+         *
+         *     TOO_MANY_REQUESTS: Too many requests. Wait and try again.
+         */
+        "SignInRefused429-ACCOUNTTEMPORARILYLOCKED-TOOMANYREQUESTS": {
+            headers: {
+                "Retry-After": components["headers"]["Retry-After"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ACCOUNT_TEMPORARILY_LOCKED" | "TOO_MANY_REQUESTS";
+                    };
+                };
+            };
+        };
+        /** @description TOO_MANY_REQUESTS: Too many requests. Wait and try again. */
+        "SignInRefused429-TOOMANYREQUESTS": {
+            headers: {
+                "Retry-After": components["headers"]["Retry-After"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "TOO_MANY_REQUESTS";
+                    };
+                };
+            };
+        };
+        /** @description INTERNAL_SERVER_ERROR: Something went wrong here. It was logged under the request id. */
+        "SignInRefused500-INTERNALSERVERERROR": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "INTERNAL_SERVER_ERROR";
+                    };
+                };
+            };
+        };
+        /** @description SERVICE_UNAVAILABLE: The service cannot respond right now. Try again. */
+        "SignInRefused503-SERVICEUNAVAILABLE": {
+            headers: {
+                "Retry-After": components["headers"]["Retry-After"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "SERVICE_UNAVAILABLE";
+                    };
+                };
+            };
+        };
+        /**
+         * @description SERVICE_UNAVAILABLE: The service cannot respond right now. Try again.
+         *
+         *     VERIFICATION_EMAIL_NOT_ENABLED: Mail cannot be sent from here.
+         */
+        "SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED": {
+            headers: {
+                "Retry-After": components["headers"]["Retry-After"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "SERVICE_UNAVAILABLE" | "VERIFICATION_EMAIL_NOT_ENABLED";
+                    };
+                };
+            };
+        };
+        /**
+         * @description SERVICE_UNAVAILABLE: The service cannot respond right now. Try again.
+         *
+         *     VERIFICATION_EMAIL_NOT_ENABLED: Mail cannot be sent from here.
+         */
+        "SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED-Page": {
+            headers: {
+                "Retry-After": components["headers"]["Retry-After"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "SERVICE_UNAVAILABLE" | "VERIFICATION_EMAIL_NOT_ENABLED";
+                    };
+                };
+                "text/html": string;
+            };
+        };
     };
     parameters: never;
     requestBodies: never;
@@ -7979,15 +10210,19 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDiscovery"];
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthAccountInfo: {
@@ -7999,8 +10234,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8008,6 +10243,11 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
+            400: components["responses"]["SignInRefused400-e396c47ba124acde"];
+            401: components["responses"]["SignInRefused401-FAILEDTOGETUSERINFO-UNAUTHORIZED"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthAdminDevices: {
@@ -8213,15 +10453,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A browser is redirected to the page given in the request. */
-            302: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8230,6 +10463,17 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            /** @description A browser is redirected to the page given in the request. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthCallbackById: {
@@ -8247,15 +10491,8 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A browser is redirected to the page given in the request. */
-            302: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8264,6 +10501,20 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            /** @description A browser is redirected to the page given in the request. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["SignInRefused400-BADREQUEST-VALIDATIONERROR-Page"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a-Page"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE-Page"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthChangeEmail: {
@@ -8273,21 +10524,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninChangeEmailBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-291c23011cf72fd1"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-5e509c7e987014ec"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     postAuthChangePassword: {
@@ -8297,21 +10556,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninChangePasswordBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSignedUp"];
                 };
             };
+            400: components["responses"]["SignInRefused400-ba884f21c54eb8fa"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-35107497e843debc"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthDeleteUser: {
@@ -8323,19 +10590,28 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninDeleteUserBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDeleted"];
                 };
             };
+            400: components["responses"]["SignInRefused400-1239209839366511"];
+            401: components["responses"]["SignInRefused401-TOKENEXPIRED-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-5e509c7e987014ec"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     getAuthDeleteUserCallback: {
@@ -8347,6 +10623,16 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SigninDeleted"];
+                    "text/html": string;
+                };
+            };
             /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
@@ -8354,16 +10640,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": unknown;
-                    "text/html": string;
-                };
-            };
+            400: components["responses"]["SignInRefused400-INVALIDTOKEN-VALIDATIONERROR-Page"];
+            401: components["responses"]["SignInRefused401-TOKENEXPIRED-UNAUTHORIZED-Page"];
+            403: components["responses"]["SignInRefused403-INVALIDCALLBACKURL-Page"];
+            404: components["responses"]["SignInRefused404-NOTFOUND-Page"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthDeleteUserCallback: {
@@ -8379,6 +10662,16 @@ export interface operations {
             };
         };
         responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SigninDeleted"];
+                    "text/html": string;
+                };
+            };
             /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
@@ -8386,16 +10679,14 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": unknown;
-                    "text/html": string;
-                };
-            };
+            400: components["responses"]["SignInRefused400-INVALIDTOKEN-VALIDATIONERROR-Page"];
+            401: components["responses"]["SignInRefused401-TOKENEXPIRED-UNAUTHORIZED-Page"];
+            403: components["responses"]["SignInRefused403-d3f5d1516d543d3a-Page"];
+            404: components["responses"]["SignInRefused404-NOTFOUND-Page"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthDevices: {
@@ -8472,19 +10763,29 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninCodeBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSucceeded"];
                 };
             };
+            400: components["responses"]["SignInRefused400-7e33c66584566efd"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-cda65f38fdc073f2"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            422: components["responses"]["SignInRefused422-USERALREADYEXISTSUSEANOTHEREMAIL"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthEmailOtpCheckVerificationOtp: {
@@ -8496,19 +10797,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninCodeBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSucceeded"];
                 };
             };
+            400: components["responses"]["SignInRefused400-a52bcecf6502fd33"];
+            403: components["responses"]["SignInRefused403-88ec4af853b30c28"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthEmailOtpRequestEmailChange: {
@@ -8520,19 +10829,28 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninCodeBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSucceeded"];
                 };
             };
+            400: components["responses"]["SignInRefused400-c36d81a91ffb4cbb"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-35107497e843debc"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     postAuthEmailOtpRequestPasswordReset: {
@@ -8544,19 +10862,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninCodeBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSucceeded"];
                 };
             };
+            400: components["responses"]["SignInRefused400-e667382c13044267"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     postAuthEmailOtpResetPassword: {
@@ -8568,19 +10894,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninCodeBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSucceeded"];
                 };
             };
+            400: components["responses"]["SignInRefused400-55ce528c66cfa3c0"];
+            403: components["responses"]["SignInRefused403-88ec4af853b30c28"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthEmailOtpSendVerificationOtp: {
@@ -8592,19 +10926,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninCodeBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSucceeded"];
                 };
             };
+            400: components["responses"]["SignInRefused400-e667382c13044267"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     postAuthEmailOtpVerifyEmail: {
@@ -8616,19 +10958,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninCodeBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninCodeVerified"];
                 };
             };
+            400: components["responses"]["SignInRefused400-820238613a3ca34e"];
+            403: components["responses"]["SignInRefused403-88ec4af853b30c28"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthError: {
@@ -8640,15 +10990,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A browser is redirected to the page given in the request. */
-            302: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8657,6 +11000,17 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            /** @description A browser is redirected to the page given in the request. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthForgetPasswordEmailOtp: {
@@ -8668,19 +11022,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninCodeBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSucceeded"];
                 };
             };
+            400: components["responses"]["SignInRefused400-e667382c13044267"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     postAuthGetAccessToken: {
@@ -8690,21 +11052,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninAccountChoiceInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninAccessToken"];
                 };
             };
+            400: components["responses"]["SignInRefused400-5e4a149c39d74beb"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthGetSession: {
@@ -8716,15 +11086,20 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSessionAndUser"] | null;
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthGetSession: {
@@ -8740,15 +11115,22 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSessionAndUser"] | null;
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthJwks: {
@@ -8760,8 +11142,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8769,6 +11151,10 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthLinkSocial: {
@@ -8778,21 +11164,31 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninSocialBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninAuthorizeResponse"] | components["schemas"]["SigninLinked"];
                 };
             };
+            400: components["responses"]["SignInRefused400-BADREQUEST-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-b9c9cecea616753d"];
+            403: components["responses"]["SignInRefused403-e5a53821116d2705"];
+            404: components["responses"]["SignInRefused404-IDTOKENNOTSUPPORTED-PROVIDERNOTFOUND"];
+            409: components["responses"]["SignInRefused409-SOCIALACCOUNTALREADYLINKED"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthListAccounts: {
@@ -8804,15 +11200,20 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninWireAccount"][];
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthListSessions: {
@@ -8824,15 +11225,21 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninWireSession"][];
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-SESSIONNOTFRESH"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthMagicLinkVerify: {
@@ -8844,6 +11251,16 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SigninMagicSignedIn"] | components["schemas"]["SigninChallenged"];
+                    "text/html": string;
+                };
+            };
             /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
@@ -8851,16 +11268,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": unknown;
-                    "text/html": string;
-                };
-            };
+            400: components["responses"]["SignInRefused400-19c4d94e48d27567-Page"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED-Page"];
+            403: components["responses"]["SignInRefused403-18d3656ebc7c2c73-Page"];
+            404: components["responses"]["SignInRefused404-NOTFOUND-Page"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthMagicLinkVerify: {
@@ -8876,6 +11290,16 @@ export interface operations {
             };
         };
         responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SigninMagicSignedIn"] | components["schemas"]["SigninChallenged"];
+                    "text/html": string;
+                };
+            };
             /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
@@ -8883,16 +11307,14 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": unknown;
-                    "text/html": string;
-                };
-            };
+            400: components["responses"]["SignInRefused400-19c4d94e48d27567-Page"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED-Page"];
+            403: components["responses"]["SignInRefused403-bb131b3ea4d0f70b-Page"];
+            404: components["responses"]["SignInRefused404-NOTFOUND-Page"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthOk: {
@@ -8904,15 +11326,21 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": {
+                        [key: string]: boolean;
+                    };
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthOneTapCallback: {
@@ -8922,21 +11350,31 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninOneTapBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSignedIn"] | components["schemas"]["SigninChallenged"];
                 };
             };
+            400: components["responses"]["SignInRefused400-50be3e5ded7c858f"];
+            401: components["responses"]["SignInRefused401-3a01c7fa31a096a7"];
+            403: components["responses"]["SignInRefused403-9f4c9b0351c538aa"];
+            404: components["responses"]["SignInRefused404-IDTOKENNOTSUPPORTED-PROVIDERNOTFOUND"];
+            409: components["responses"]["SignInRefused409-SOCIALACCOUNTALREADYLINKED"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthPasskeyDeletePasskey: {
@@ -8946,21 +11384,30 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninPasskeyPatchInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-BADREQUEST-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-35107497e843debc"];
+            404: components["responses"]["SignInRefused404-PASSKEYNOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthPasskeyGenerateAuthenticateOptions: {
@@ -8972,8 +11419,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8981,6 +11428,10 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
+            400: components["responses"]["SignInRefused400-PASSKEYSNOTAVAILABLE-VALIDATIONERROR"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthPasskeyGenerateRegisterOptions: {
@@ -8992,8 +11443,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9001,6 +11452,12 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
+            400: components["responses"]["SignInRefused400-428f3127693634df"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-SESSIONNOTFRESH"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthPasskeyListUserPasskeys: {
@@ -9012,15 +11469,20 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninWirePasskey"][];
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthPasskeyUpdatePasskey: {
@@ -9030,21 +11492,30 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninPasskeyPatchInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninOnlyPasskey"];
                 };
             };
+            400: components["responses"]["SignInRefused400-BADREQUEST-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            404: components["responses"]["SignInRefused404-PASSKEYNOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthPasskeyVerifyAuthentication: {
@@ -9056,19 +11527,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninPasskeyBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninPasskeySignedIn"];
                 };
             };
+            400: components["responses"]["SignInRefused400-43f6a97c8d9888a8"];
+            401: components["responses"]["SignInRefused401-33dde5b68f10741b"];
+            403: components["responses"]["SignInRefused403-98cb0c044991da3a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthPasskeyVerifyRegistration: {
@@ -9080,19 +11559,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninPasskeyBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninWirePasskey"];
                 };
             };
+            400: components["responses"]["SignInRefused400-15a7042a0239d3e9"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED-YOUARENOTALLOWEDTOREGISTERTHISPASSKEY"];
+            403: components["responses"]["SignInRefused403-35107497e843debc"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthRefreshToken: {
@@ -9102,21 +11589,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninAccountChoiceInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninRefreshedToken"];
                 };
             };
+            400: components["responses"]["SignInRefused400-b265de0feed38294"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthRequestPasswordReset: {
@@ -9126,21 +11621,28 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninRequestResetBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninResetRequested"];
                 };
             };
+            400: components["responses"]["SignInRefused400-8bbab619541f5863"];
+            403: components["responses"]["SignInRefused403-3df62eb6819fe403"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     postAuthResetPassword: {
@@ -9150,21 +11652,28 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninResetPasswordBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-f35c9952cd4b0a56"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthResetPasswordByToken: {
@@ -9178,15 +11687,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A browser is redirected to the page given in the request. */
-            302: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9195,6 +11697,18 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            /** @description A browser is redirected to the page given in the request. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["SignInRefused400-INVALIDTOKEN-VALIDATIONERROR-Page"];
+            403: components["responses"]["SignInRefused403-INVALIDCALLBACKURL-Page"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthRevokeOtherSessions: {
@@ -9210,15 +11724,22 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthRevokeSession: {
@@ -9228,21 +11749,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninRevokeSessionBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-BADREQUEST-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthRevokeSessions: {
@@ -9258,15 +11787,22 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthSendVerificationEmail: {
@@ -9276,21 +11812,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninSendVerificationBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-16f9715e7f6f172b"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-d3f5d1516d543d3a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     postAuthSignInEmail: {
@@ -9300,21 +11844,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninSignInEmailBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSignedIn"] | components["schemas"]["SigninChallenged"];
                 };
             };
+            400: components["responses"]["SignInRefused400-e667382c13044267"];
+            401: components["responses"]["SignInRefused401-INVALIDEMAILORPASSWORD-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-9f4c9b0351c538aa"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     postAuthSignInEmailOtp: {
@@ -9326,19 +11878,28 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninCodeBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSignedUp"] | components["schemas"]["SigninChallenged"];
                 };
             };
+            400: components["responses"]["SignInRefused400-a52bcecf6502fd33"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-2c74f1999b18a2f8"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthSignInMagicLink: {
@@ -9348,21 +11909,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninMagicLinkBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-BADREQUEST-VALIDATIONERROR"];
+            403: components["responses"]["SignInRefused403-4a7ab464c90fe8bb"];
+            404: components["responses"]["SignInRefused404-NOTFOUND"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     postAuthSignInSocial: {
@@ -9372,21 +11941,31 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninSocialBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninAuthorizeResponse"] | components["schemas"]["SigninSignedIn"] | components["schemas"]["SigninChallenged"];
                 };
             };
+            400: components["responses"]["SignInRefused400-50be3e5ded7c858f"];
+            401: components["responses"]["SignInRefused401-3a01c7fa31a096a7"];
+            403: components["responses"]["SignInRefused403-bb131b3ea4d0f70b"];
+            404: components["responses"]["SignInRefused404-IDTOKENNOTSUPPORTED-PROVIDERNOTFOUND"];
+            409: components["responses"]["SignInRefused409-SOCIALACCOUNTALREADYLINKED"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthSignOut: {
@@ -9402,15 +11981,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSucceeded"];
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthSignUpEmail: {
@@ -9420,21 +12005,30 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninSignUpBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSignedUp"] | components["schemas"]["SigninChallenged"];
                 };
             };
+            400: components["responses"]["SignInRefused400-d37c464a95bea6b1"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-9f4c9b0351c538aa"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            422: components["responses"]["SignInRefused422-USERALREADYEXISTSUSEANOTHEREMAIL"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     getAuthToken: {
@@ -9446,15 +12040,20 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninOnlyToken"];
                 };
             };
+            400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthTokenRotate: {
@@ -9492,19 +12091,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninEnableBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-d5647af9494f59ad"];
+            401: components["responses"]["SignInRefused401-bf3079e0ca29261d"];
+            403: components["responses"]["SignInRefused403-35107497e843debc"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-ACCOUNTTEMPORARILYLOCKED-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthTwoFactorEnable: {
@@ -9516,19 +12123,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninEnableBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninEnabling"];
                 };
             };
+            400: components["responses"]["SignInRefused400-ec8ff324a3bd461c"];
+            401: components["responses"]["SignInRefused401-bf3079e0ca29261d"];
+            403: components["responses"]["SignInRefused403-3449503d6a5affe0"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-ACCOUNTTEMPORARILYLOCKED-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthTwoFactorGenerateBackupCodes: {
@@ -9540,19 +12155,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninEnableBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninNewCodes"];
                 };
             };
+            400: components["responses"]["SignInRefused400-aebe6bec10617a3b"];
+            401: components["responses"]["SignInRefused401-bf3079e0ca29261d"];
+            403: components["responses"]["SignInRefused403-35107497e843debc"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-ACCOUNTTEMPORARILYLOCKED-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthTwoFactorGetTotpUri: {
@@ -9564,19 +12187,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninEnableBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninShownURI"];
                 };
             };
+            400: components["responses"]["SignInRefused400-d5647af9494f59ad"];
+            401: components["responses"]["SignInRefused401-bf3079e0ca29261d"];
+            403: components["responses"]["SignInRefused403-35107497e843debc"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-ACCOUNTTEMPORARILYLOCKED-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthTwoFactorSendOtp: {
@@ -9586,21 +12217,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninProofInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-4e2fca2111280084"];
+            401: components["responses"]["SignInRefused401-INVALIDTWOFACTORCOOKIE"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED"];
         };
     };
     postAuthTwoFactorVerifyBackupCode: {
@@ -9610,21 +12249,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninBackupCodeBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSignedIn"] | components["schemas"]["SigninTokenAndUser"] | components["schemas"]["SigninOnlyUser"];
                 };
             };
+            400: components["responses"]["SignInRefused400-cbb6b5dfa250e20a"];
+            401: components["responses"]["SignInRefused401-9c5c6d1be0c81819"];
+            403: components["responses"]["SignInRefused403-98cb0c044991da3a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-ACCOUNTTEMPORARILYLOCKED-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthTwoFactorVerifyOtp: {
@@ -9634,21 +12281,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninProofInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSignedIn"] | components["schemas"]["SigninTokenAndUser"];
                 };
             };
+            400: components["responses"]["SignInRefused400-514c89e0b03dc953"];
+            401: components["responses"]["SignInRefused401-dcd228303d0d1b7b"];
+            403: components["responses"]["SignInRefused403-98cb0c044991da3a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-ACCOUNTTEMPORARILYLOCKED-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthTwoFactorVerifyTotp: {
@@ -9658,21 +12313,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninProofInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninSignedIn"] | components["schemas"]["SigninTokenAndUser"];
                 };
             };
+            400: components["responses"]["SignInRefused400-6471c9e6a55bf63d"];
+            401: components["responses"]["SignInRefused401-dcd228303d0d1b7b"];
+            403: components["responses"]["SignInRefused403-98cb0c044991da3a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-ACCOUNTTEMPORARILYLOCKED-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthUnlinkAccount: {
@@ -9684,19 +12347,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninUnlinkBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-7c61f4bc4c9aa6ce"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-35107497e843debc"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthUpdateSession: {
@@ -9708,12 +12379,14 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": {
+                    [key: string]: unknown;
+                };
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9721,6 +12394,14 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
+            400: components["responses"]["SignInRefused400-d08b6e204c6af32"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     postAuthUpdateUser: {
@@ -9732,19 +12413,27 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninUpdateUserBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-da3144c0d7f40f58"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getAuthVerifyEmail: {
@@ -9756,6 +12445,16 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SigninVerified"];
+                    "text/html": string;
+                };
+            };
             /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
@@ -9763,16 +12462,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": unknown;
-                    "text/html": string;
-                };
-            };
+            400: components["responses"]["SignInRefused400-INVALIDUSER-VALIDATIONERROR-Page"];
+            401: components["responses"]["SignInRefused401-c7cd218fb3097353-Page"];
+            403: components["responses"]["SignInRefused403-INVALIDCALLBACKURL-Page"];
+            422: components["responses"]["SignInRefused422-USERALREADYEXISTSUSEANOTHEREMAIL-Page"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED-Page"];
         };
     };
     postAuthVerifyEmail: {
@@ -9788,6 +12484,16 @@ export interface operations {
             };
         };
         responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SigninVerified"];
+                    "text/html": string;
+                };
+            };
             /** @description A browser is redirected to the page given in the request. */
             302: {
                 headers: {
@@ -9795,16 +12501,14 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": unknown;
-                    "text/html": string;
-                };
-            };
+            400: components["responses"]["SignInRefused400-INVALIDUSER-VALIDATIONERROR-Page"];
+            401: components["responses"]["SignInRefused401-c7cd218fb3097353-Page"];
+            403: components["responses"]["SignInRefused403-d3f5d1516d543d3a-Page"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            422: components["responses"]["SignInRefused422-USERALREADYEXISTSUSEANOTHEREMAIL-Page"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE-VERIFICATIONEMAILNOTENABLED-Page"];
         };
     };
     postAuthVerifyPassword: {
@@ -9814,21 +12518,29 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
-                "application/json": unknown;
+                "application/json": components["schemas"]["SigninVerifyPasswordBodyInput"];
             };
         };
         responses: {
-            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
-            default: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/json": components["schemas"]["SigninDone"];
                 };
             };
+            400: components["responses"]["SignInRefused400-2124092ecfbbf426"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
         };
     };
     getControlPlaneKeys: {
