@@ -545,9 +545,9 @@ func TestRequestedRotationReplacesAVersionThatDoesNotOpen(t *testing.T) {
 		before.settle()
 
 		n := before.restart(masterKeys(t, "n"), secret)
-		r := n.rotate(secret.Name, nil)
+		n.rotate(secret.Name, nil)
 		n.settle()
-		if r = n.rotations(secret.Name)[0]; r.Status != secrets.StatusSucceeded || r.FromVersion != 1 || r.ToVersion != 2 {
+		if r := n.rotations(secret.Name)[0]; r.Status != secrets.StatusSucceeded || r.FromVersion != 1 || r.ToVersion != 2 {
 			t.Errorf("%+v after %v", r, sys.calls)
 		}
 		if got := n.field(secret.Name, "login", "password"); !sys.accepts[got] {
