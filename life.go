@@ -15,6 +15,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/events"
 	"github.com/kitbackend/kit/internal/mount"
+	"github.com/kitbackend/kit/internal/text"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -29,8 +30,14 @@ const (
 // than DB.
 const leftBinding = "KIT_USER_LEFT"
 
-// eraseTimeout bounds one run over all capabilities.
-const eraseTimeout = 30 * time.Minute
+const (
+	// eraseTimeout bounds one run over all capabilities.
+	eraseTimeout = 30 * time.Minute
+	// failureTimeout bounds the writing of why a run failed.
+	failureTimeout = 10 * time.Second
+	// maxFailure bounds the stored text of an error in bytes.
+	maxFailure = 1024
+)
 
 // ErrNoErasure is what [Kit.Erasure] returns for a user whose erasure nobody
 // has asked for.
@@ -98,6 +105,10 @@ type Erasure struct {
 	RequestedAt capability.Time `json:"requestedAt"`
 	// FinishedAt is zero while the job is not done.
 	FinishedAt capability.Time `json:"finishedAt,omitzero"`
+	// Failing is the name of the capability that failed last, or "kit", and Error its error, at most
+	// 1 KiB. Both are empty once the erasure is done.
+	Failing string `json:"failing,omitempty"`
+	Error   string `json:"error,omitempty"`
 	// Capabilities says what each one removed so far, what it keeps, and why. Removals of a run
 	// that was killed before it reported them are missing.
 	Capabilities map[string]capability.Erasure `json:"capabilities,omitempty"`
@@ -187,7 +198,7 @@ func insertErasure(ctx context.Context, db *database.DB, person capability.Perso
 		return err
 	}
 	_, err = db.Exec(ctx, `INSERT INTO kit_erasure (user_id, requested_at, report, addresses) VALUES ($1, $2, '', $3)
-		ON CONFLICT (user_id) DO UPDATE SET finished_at = NULL, report = '', addresses = excluded.addresses, requested_at = CASE
+		ON CONFLICT (user_id) DO UPDATE SET finished_at = NULL, report = '', failing = '', error = '', addresses = excluded.addresses, requested_at = CASE
 			WHEN excluded.requested_at > kit_erasure.requested_at THEN excluded.requested_at
 			ELSE kit_erasure.requested_at + 1 END`, // each request has a time of its own
 		person.ID, db.Now(ctx).UnixMilli(), string(addresses))
@@ -196,13 +207,13 @@ func insertErasure(ctx context.Context, db *database.DB, person capability.Perso
 
 // erasedAddresses reads the addresses of the requests for an erasure that is not done.
 func erasedAddresses(ctx context.Context, db *database.DB, userID string) (addresses []string, err error) {
-	text, ok, err := database.Get(ctx, db, func(row database.Scanner) (text string, err error) {
-		return text, row.Scan(&text)
+	list, ok, err := database.Get(ctx, db, func(row database.Scanner) (list string, err error) {
+		return list, row.Scan(&list)
 	}, `SELECT addresses FROM kit_erasure WHERE user_id = $1 `+database.ForUpdate, userID)
-	if err != nil || !ok || text == "" {
+	if err != nil || !ok || list == "" {
 		return nil, err
 	}
-	return addresses, json.Unmarshal([]byte(text), &addresses)
+	return addresses, json.Unmarshal([]byte(list), &addresses)
 }
 
 // union returns the values that are in at least one of the lists, sorted.
@@ -229,7 +240,7 @@ func (k *Kit) lockOut(ctx context.Context, userID string) error {
 func (k *Kit) Erasure(ctx context.Context, userID string) (Erasure, error) {
 	db := k.Database()
 	e, ok, err := database.Get(ctx, db, scanErasure,
-		`SELECT user_id, requested_at, COALESCE(finished_at, 0), report FROM kit_erasure WHERE user_id = $1`, userID)
+		`SELECT user_id, requested_at, COALESCE(finished_at, 0), report, failing, error FROM kit_erasure WHERE user_id = $1`, userID)
 	if err == nil && !ok {
 		err = ErrNoErasure
 	}
@@ -239,12 +250,13 @@ func (k *Kit) Erasure(ctx context.Context, userID string) (Erasure, error) {
 func scanErasure(row database.Scanner) (e Erasure, err error) {
 	var requested, finished int64
 	var report string
-	if err := row.Scan(&e.UserID, &requested, &finished, &report); err != nil {
+	if err := row.Scan(&e.UserID, &requested, &finished, &report, &e.Failing, &e.Error); err != nil {
 		return e, err
 	}
 	e.RequestedAt = capability.Millis(requested)
 	if finished != 0 {
 		e.FinishedAt = capability.Millis(finished)
+		e.Failing, e.Error = "", "" // a node that knows neither may have finished it
 	}
 	if report != "" {
 		err = json.Unmarshal([]byte(report), &e.Capabilities)
@@ -259,22 +271,22 @@ func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 	if err := json.Unmarshal(job.Payload, &userID); err != nil {
 		return err
 	}
-	person, err := k.erased(ctx, userID)
-	if err != nil {
-		return err
-	}
 	begun, err := k.Erasure(ctx, userID)
 	if err != nil {
 		return err
+	}
+	person, err := k.erased(ctx, userID)
+	if err != nil {
+		return k.erasureFailed(ctx, begun, auth.Name, err)
 	}
 	report := begun.Capabilities
 	if report == nil {
 		report = make(map[string]capability.Erasure)
 	}
 	for _, c := range k.erasing() {
-		done, err := c.Erase(ctx, person)
+		done, err := k.eraseBy(ctx, begun, c, person)
 		if err != nil {
-			return fmt.Errorf("erasure by %s: %w", c.Name, err)
+			return err
 		}
 		report[c.Name] = merged(report[c.Name], done)
 		if err := k.reportErasure(ctx, begun, report, time.Time{}); err != nil {
@@ -282,9 +294,39 @@ func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 		}
 	}
 	if err := k.eraseKeys(ctx, userID); err != nil {
-		return err
+		return k.erasureFailed(ctx, begun, ownName, err)
 	}
 	return k.reportErasure(ctx, begun, report, k.Database().Now(ctx))
+}
+
+// eraseBy erases what one capability holds.
+func (k *Kit) eraseBy(ctx context.Context, begun Erasure, c capability.Capability, person capability.Person) (done capability.Erasure, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			_ = k.erasureFailed(ctx, begun, c.Name, fmt.Errorf("panic: %v", value))
+			panic(value) // jobs logs it, with the stack
+		}
+	}()
+	if done, err = c.Erase(ctx, person); err != nil {
+		err = k.erasureFailed(ctx, begun, c.Name, err)
+	}
+	return done, err
+}
+
+// erasureFailed records the failure of a capability and returns it. A run that was stopped, or has
+// lost its lease, is no failure.
+func (k *Kit) erasureFailed(ctx context.Context, begun Erasure, name string, cause error) error {
+	err := fmt.Errorf("erasure by %s: %w", name, cause)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failureTimeout) // the run may have timed out
+	defer cancel()
+	reason := cause.Error()
+	_, unwritten := k.Database().Exec(ctx, `UPDATE kit_erasure SET failing = $3, error = $4
+		WHERE user_id = $1 AND requested_at = $2 AND finished_at IS NULL`,
+		begun.UserID, begun.RequestedAt.UnixMilli(), name, text.Storable(reason[:min(len(reason), maxFailure)]))
+	return errors.Join(err, unwritten)
 }
 
 // erased returns the person to erase, with the addresses that nobody else has proved meanwhile.
@@ -323,15 +365,17 @@ func merged(before, done capability.Erasure) capability.Erasure {
 // reportErasure writes what was done so far; a zero time says that more follows. If the erasure was
 // requested again meanwhile, the run starts over, unless its job has been replaced.
 func (k *Kit) reportErasure(ctx context.Context, begun Erasure, report map[string]capability.Erasure, finished time.Time) error {
-	text, err := json.Marshal(report)
+	encoded, err := json.Marshal(report)
 	if err != nil {
 		return err
 	}
 	at := sql.NullInt64{Int64: finished.UnixMilli(), Valid: !finished.IsZero()}
 	n, err := k.Database().Exec(ctx, `UPDATE kit_erasure SET finished_at = $3, report = $4,
-			addresses = CASE WHEN CAST($3 AS BIGINT) IS NULL THEN addresses ELSE '' END
+			addresses = CASE WHEN CAST($3 AS BIGINT) IS NULL THEN addresses ELSE '' END,
+			failing = CASE WHEN CAST($3 AS BIGINT) IS NULL THEN failing ELSE '' END,
+			error = CASE WHEN CAST($3 AS BIGINT) IS NULL THEN error ELSE '' END
 		WHERE user_id = $1 AND requested_at = $2`,
-		begun.UserID, begun.RequestedAt.UnixMilli(), at, string(text))
+		begun.UserID, begun.RequestedAt.UnixMilli(), at, string(encoded))
 	if err == nil && n == 0 {
 		err = jobs.Snooze(0)
 	}

@@ -339,6 +339,69 @@ func TestErasureGoesOnAfterAFailure(t *testing.T) {
 	}
 }
 
+// TestErasureNamesTheCapabilityThatFails: an operator who looks reads which capability holds
+// the erasure up, and why, until it is done.
+func TestErasureNamesTheCapabilityThatFails(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		failures := []func() error{
+			func() error { return errors.New("the first \x00 " + strings.Repeat("n", 2000)) },
+			func() error { panic("out of shelves") },
+			func() error { return errors.New("the archive is closed") },
+		}
+		runs := 0
+		notes := capability.Capability{
+			Name: "notes", Version: "1.0.0",
+			Export: func(context.Context, capability.Person, capability.Emit) error { return nil },
+			Erase: func(context.Context, capability.Person) (capability.Erasure, error) {
+				if runs++; runs <= len(failures) {
+					return capability.Erasure{}, failures[runs-1]()
+				}
+				return capability.Erasure{Removed: 1}, nil
+			},
+		}
+		k := kittest.New(t, kit.WithDatabase(db), kit.WithLogger(slog.New(slog.DiscardHandler)),
+			kit.WithCapability(func(*kit.Kit) (capability.Capability, error) { return notes, nil }))
+		erasure := func() kit.Erasure {
+			t.Helper()
+			k.Clock.Advance(2 * time.Hour)
+			k.RunJobs()
+			e, err := k.Erasure(t.Context(), "ada")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		if err := k.EraseUser(t.Context(), "ada"); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"the first  nnn", "panic: out of shelves", "the archive is closed"} {
+			if e := erasure(); e.Failing != "notes" || !strings.HasPrefix(e.Error, want) || len(e.Error) > 1024 || !e.FinishedAt.IsZero() {
+				t.Errorf("%+v, want notes to fail with %q", e, want)
+			}
+		}
+		if e := erasure(); e.FinishedAt.IsZero() || e.Failing != "" || e.Error != "" {
+			t.Errorf("%+v, want it finished and nothing failing", e)
+		}
+		if left := column(t, db, `SELECT error FROM kit_erasure WHERE error <> ''`); len(left) > 0 {
+			t.Errorf("errors are left: %q", left)
+		}
+
+		runs = len(failures) - 1
+		if err := k.EraseUser(t.Context(), "ada"); err != nil {
+			t.Fatal(err)
+		}
+		if e := erasure(); e.Failing != "notes" {
+			t.Errorf("%+v, want notes to fail", e)
+		}
+		if err := k.EraseUser(t.Context(), "ada"); err != nil {
+			t.Fatal(err)
+		}
+		if e, err := k.Erasure(t.Context(), "ada"); err != nil || e.Failing != "" || e.Error != "" {
+			t.Errorf("%+v %v, want a new request without a failure", e, err)
+		}
+	})
+}
+
 // A run that has passed a capability does not answer for what came to it since.
 func TestErasureThatIsAskedForWhileOneRunsIsDoneAnew(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
