@@ -278,7 +278,10 @@ func (a *assembly) finish() error {
 	k := a.kit
 	own := k.own(a.o)
 	all := append([]capability.Capability{own}, k.capabilities...)
-	check(&a.faults, all)
+	check(&a.faults, k.bindings, all)
+	for _, b := range k.bindings {
+		a.faults.Join(k.migrationFaults(b.db.CheckMigrations(k.migrations(b)...)))
+	}
 	a.checkLimits(all)
 	if err := a.faults.Err(); err != nil {
 		return err

@@ -17,6 +17,8 @@ import (
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/controlplane"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/events"
 	"github.com/kitbackend/kit/jobs"
@@ -117,6 +119,19 @@ func part(c capability.Capability) kit.Option {
 	return kit.WithCapability(func(*kit.Kit) (capability.Capability, error) { return c, nil })
 }
 
+// migrated is a third-party capability with migrations of these names.
+func migrated(name string, files ...string) kit.Option {
+	fsys := fstest.MapFS{}
+	for _, file := range files {
+		fsys[file] = &fstest.MapFile{Data: []byte("SELECT 1;")}
+	}
+	return kit.WithCapability(func(k *kit.Kit) (capability.Capability, error) {
+		return capability.Capability{Name: name, NoUserData: "a test", Database: k.Database(), Migrations: fsys}, nil
+	})
+}
+
+func nothing(context.Context, jobs.Job) error { return nil }
+
 func ok(*capability.Call, capability.None) (capability.None, error) { return capability.None{}, nil }
 
 func route(method, path string, g capability.Guard) capability.Route {
@@ -185,9 +200,22 @@ func TestAssemblyRefuses(t *testing.T) {
 		"name and prefix forms": {[]kit.Option{part(capability.Capability{Name: "Shop", Prefix: "shop/"})},
 			[]string{"Shop.name: is not a capability name", "Shop.basePath: is not a path prefix"}},
 		"duplicate bindings and health keys": {[]kit.Option{part(capability.Capability{Name: "shop",
-			Jobs:   []jobs.Binding{{Name: "KIT_IDEMPOTENCY_SWEEP", Run: func(context.Context, jobs.Job) error { return nil }}},
+			Jobs:   []jobs.Binding{{Name: "KIT_IDEMPOTENCY_SWEEP", Run: nothing}},
 			Health: []capability.HealthKey{{Key: "a", Read: func(context.Context) (any, error) { return 1, nil }}, {Key: "a"}}})},
 			[]string{"shop.jobs: is already taken by kit", "shop.health: is already taken by shop", "shop.health: has no Read"}},
+		"jobs": {[]kit.Option{part(capability.Capability{Name: "shop", Jobs: []jobs.Binding{
+			{Name: "sell", Run: nothing}, {Name: "SHOP_SWEEP"}, {Name: "SHOP_MAIL", Run: nothing, Timeout: -1},
+			{Name: "SHOP_REPORT", Run: nothing, Schedule: "@daily"}, {Name: "KIT_JOBS_SWEEP", Run: nothing}, {Name: "KIT_USER_LEFT", Run: nothing}}})},
+			[]string{"shop.jobs: has a name that is not", "shop.jobs: has no Run", "shop.jobs: has a negative", "shop.jobs: has no schedule that can be read",
+				"shop.jobs: is already taken by kit", "shop.jobs: is already taken by kit"}},
+		"migrations": {[]kit.Option{
+			migrated("shop", "1_a.sql", "0001_a.sql"), migrated("store", "0001_a.sql", "0003_c.sql", "0004_d.sql"),
+			migrated("depot", "0001_a.sqlite.sql"), migrated("jobs", "0001_a.sql"), migrated("bare")},
+			[]string{"shop.migrations: is not named", "store.migrations: has the number 0003 instead of 0002", "depot.migrations: is neither one file nor a pair",
+				"jobs.migrations: is given twice", "bare.migrations: holds no files"}},
+		"a database that is not the kit's": {[]kit.Option{kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
+			return capability.Capability{Name: "shop", NoUserData: "a test", Database: new(database.DB)}, nil
+		})}, []string{"shop.database: is none of the kit"}},
 		"config values": {[]kit.Option{part(capability.Capability{Name: "shop", Config: []capability.ConfigKey{
 			{Key: "mode", Value: "loud", Choices: []string{"quiet", "mute"}}, {Key: "f", Value: func() {}}}})},
 			[]string{"shop.mode: is not one of the choices", "shop.f: does not encode as JSON"}},
@@ -322,6 +350,31 @@ func TestMigrationsWithoutADatabaseAreRefused(t *testing.T) {
 	if got := faultsOf(err); !contains(got, "shop.database: is missing") {
 		t.Errorf("faults: %q, want the missing database", got)
 	}
+}
+
+// TestMigrationsThatChangedAreRefused: those that do not fit the database are faults of their
+// capabilities, all at once.
+func TestMigrationsThatChangedAreRefused(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		compose := func(text string) error {
+			_, err := kittest.Compose(t, kit.WithDatabase(db),
+				third(func(c *capability.Capability, _ *kit.Kit) {
+					c.Name, c.Database, c.Migrations = "shop", db, fstest.MapFS{"0001_a.sql": {Data: []byte(text)}}
+				}),
+				third(func(c *capability.Capability, _ *kit.Kit) {
+					c.Name, c.Database = "store", db
+					c.Parts = []database.Migrations{{Name: "shelves", FS: fstest.MapFS{"0001_b.sql": {Data: []byte(text)}}}}
+				}))
+			return err
+		}
+		if err := compose("SELECT 1;"); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"shop.migrations: has changed since it was applied", "store.migrations: has changed since it was applied"}
+		if diff := cmp.Diff(want, faultsOf(compose("SELECT 2;"))); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 func TestMisspelledOptionsAreRefused(t *testing.T) {

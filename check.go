@@ -2,15 +2,13 @@ package kit
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/jobs"
 )
 
 var (
@@ -23,12 +21,13 @@ var (
 // checker applies the rules of assembly to all capabilities together.
 type checker struct {
 	*capability.Faults
+	bindings                      []*binding
 	names, prefixes, routes, jobs map[string]string // what is taken, and by whom
 }
 
 // check reports every breach of the rules a composition must keep.
-func check(faults *capability.Faults, all []capability.Capability) {
-	c := checker{faults, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
+func check(faults *capability.Faults, bindings []*binding, all []capability.Capability) {
+	c := checker{faults, bindings, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{leftBinding: ownName}}
 	for _, part := range all {
 		c.capability(part)
 	}
@@ -76,10 +75,8 @@ func (c checker) capability(part capability.Capability) {
 	if part.Database == nil && (part.Migrations != nil || len(part.Parts) > 0) {
 		c.fault(part.Name, "database", nil, "is missing, though there are migrations", "set Database to the DB of the host")
 	}
-	for _, line := range part.Lines() {
-		if none(line.FS) {
-			c.fault(part.Name, "migrations", line.Name, "holds no files", "embed them: //go:embed migrations/*.sql")
-		}
+	if part.Database != nil && !slices.ContainsFunc(c.bindings, func(b *binding) bool { return b.db == part.Database }) {
+		c.fault(part.Name, "database", nil, "is none of the kit's", "set Database to the DB of the host, or give it to the kit with WithNamedDatabase")
 	}
 	for _, r := range part.Routes {
 		c.route(part, r)
@@ -88,22 +85,11 @@ func (c checker) capability(part capability.Capability) {
 		c.configKey(part, key)
 	}
 	for _, job := range part.Jobs {
-		c.take(c.jobs, part.Name, "jobs", job.Name)
+		c.job(part, job)
 	}
 	c.health(part)
 	c.refusals(part)
 	c.life(part)
-}
-
-// none reports whether files holds no migration, as when the embed directive names another folder.
-func none(files fs.FS) bool {
-	found := errors.New("found")
-	return files == nil || !errors.Is(fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && path.Ext(name) == ".sql" {
-			return found
-		}
-		return err
-	}), found)
 }
 
 // life requires that the capability can export and erase a user's data, or says
@@ -176,6 +162,16 @@ func shape(path string) string {
 		}
 	}
 	return strings.Join(parts, "/")
+}
+
+func (c checker) job(part capability.Capability, job jobs.Binding) {
+	for _, f := range job.Faults() {
+		c.fault(part.Name, "jobs", job.Name, f.Reason, f.Fix)
+	}
+	if c.bindings[0].queue.Has(job.Name) { // of the queue itself, as none is registered yet
+		c.jobs[job.Name] = ownName
+	}
+	c.take(c.jobs, part.Name, "jobs", job.Name)
 }
 
 func (c checker) configKey(part capability.Capability, key capability.ConfigKey) {

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"path"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -165,11 +167,12 @@ func New(opts ...Option) (*Kit, error) {
 }
 
 // Migrate applies the pending migrations of every capability, in the order of composition. Several
-// nodes may call it at once.
+// nodes may call it at once. What does not fit a database is reported at once, a
+// *[capability.Fault] each.
 func (k *Kit) Migrate(ctx context.Context) error {
 	for _, b := range k.bindings {
 		if err := b.db.Migrate(ctx, k.migrations(b)...); err != nil {
-			return err
+			return k.migrationFaults(err)
 		}
 	}
 	for _, prepare := range k.prepare {
@@ -189,7 +192,7 @@ func (k *Kit) PendingMigrations(ctx context.Context) ([]string, error) {
 	for _, b := range k.bindings {
 		names, err := b.db.Pending(ctx, k.migrations(b)...)
 		if err != nil {
-			return list, err
+			return list, k.migrationFaults(err)
 		}
 		for _, name := range names {
 			list = append(list, b.name+" "+name)
@@ -207,6 +210,28 @@ func (k *Kit) migrations(b *binding) []database.Migrations {
 		}
 	}
 	return sets
+}
+
+// migrationFaults returns err with each fault of migrations in it as one of their capability.
+func (k *Kit) migrationFaults(err error) error {
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // of errors.Join
+		var list []error
+		for _, one := range several.Unwrap() {
+			list = append(list, k.migrationFaults(one))
+		}
+		return errors.Join(list...)
+	}
+	fault := new(database.MigrationFault)
+	if !errors.As(err, &fault) {
+		return err
+	}
+	owner := ownName
+	for _, c := range k.capabilities {
+		if slices.ContainsFunc(c.Lines(), func(m database.Migrations) bool { return m.Name == fault.Set }) {
+			owner = c.Name
+		}
+	}
+	return &capability.Fault{Capability: owner, Key: "migrations", Value: path.Join(fault.Set, fault.File), Reason: fault.Reason, Fix: fault.Fix}
 }
 
 // Rewrap wraps everything that the capabilities have sealed with the first

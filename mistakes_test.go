@@ -81,6 +81,22 @@ var mistakes = []mistake{
 	{"a capability with migrations and no files", refused(third(func(c *capability.Capability, k *kit.Kit) {
 		c.Migrations, c.Database = fstest.MapFS{}, k.Database()
 	}))},
+	{"migrations with a gap", refused(third(func(c *capability.Capability, k *kit.Kit) {
+		c.Migrations, c.Database = fstest.MapFS{"0001_a.sql": {}, "0003_b.sql": {}}, k.Database()
+	}))},
+	{"a migration that changed after it was applied", func(t *testing.T, say func(any)) {
+		db := databasetest.Memory(t)
+		with := func(text string) kit.Option {
+			return third(func(c *capability.Capability, _ *kit.Kit) {
+				c.Migrations, c.Database = fstest.MapFS{"0001_a.sql": {Data: []byte(text)}}, db
+			})
+		}
+		kittest.New(t, kit.WithDatabase(db), with("CREATE TABLE shop (id TEXT);"))
+		refused(kit.WithDatabase(db), with("CREATE TABLE shop (id TEXT, price BIGINT);"))(t, say)
+	}},
+	{"a job with a schedule of another form", refused(third(func(c *capability.Capability, _ *kit.Kit) {
+		c.Jobs = []jobs.Binding{{Name: "SHOP_MAIL", Schedule: "@daily", Run: nothing}}
+	}))},
 	{"a capability that says nothing of users' data", refused(third(func(c *capability.Capability, _ *kit.Kit) { c.NoUserData = "" }))},
 	{"the same option twice", refused(kit.WithLedger(coins()), kit.WithLedger(coins()))},
 	{"a rate class that does not exist", refused(kit.WithRateLimit("reads", 10, time.Second))},

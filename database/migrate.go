@@ -31,10 +31,23 @@ type migration struct {
 	text     string
 }
 
+// MigrationFault is one reason why a set of migrations is refused.
+type MigrationFault struct {
+	Set    string
+	File   string // without folder; empty where it is the whole set
+	Reason string
+	Fix    string // what to change
+}
+
+func (f *MigrationFault) Error() string {
+	return "database: migration " + path.Join(f.Set, f.File) + ": " + f.Reason + " (" + f.Fix + ")"
+}
+
 var migrationName = regexp.MustCompile(`^((\d{4})_[a-z0-9_]+)(?:\.(sqlite|postgres))?\.sql$`)
 
 // Migrate brings the schema up to date, set after set, each file in a transaction of its own. Nodes that start at once
-// wait for one another. It refuses file numbers with gaps or duplicates, and files that changed after they were applied.
+// wait for one another. It refuses file numbers with gaps or duplicates, and files that changed after they were applied:
+// every fault is reported, a [*MigrationFault] each.
 //
 // A database may be newer: while a new version is rolled out, nodes of the old one run, and start, on its schema. So a
 // new file changes nothing that the version before reads or writes: it adds tables and indexes, and columns with a
@@ -81,6 +94,12 @@ func (d *DB) migrate(ctx context.Context, sets []Migrations, files [][]migration
 	return nil
 }
 
+// CheckMigrations returns what [DB.Migrate] would refuse of the sets whatever is applied. It does no I/O on the database.
+func (d *DB) CheckMigrations(sets ...Migrations) error {
+	_, err := d.filesOf(sets)
+	return err
+}
+
 // filesOf returns the files of every set.
 func (d *DB) filesOf(sets []Migrations) ([][]migration, error) {
 	files := make([][]migration, len(sets))
@@ -88,7 +107,7 @@ func (d *DB) filesOf(sets []Migrations) ([][]migration, error) {
 	var errs []error
 	for i, set := range sets {
 		if seen[set.Name] {
-			errs = append(errs, fmt.Errorf("database: migrations %s: given twice", set.Name))
+			errs = append(errs, &MigrationFault{set.Name, "", "is given twice", "give each set a name of its own"})
 		}
 		seen[set.Name] = true
 		var err error
@@ -139,44 +158,63 @@ func (d *DB) Pending(ctx context.Context, sets ...Migrations) ([]string, error) 
 
 // files returns the files for a dialect in the order of their numbers.
 func (m Migrations) files(dialect Dialect) ([]migration, error) {
-	byName := map[string]map[string]string{} // name to dialect, or "" for both, to path
+	byName, err := m.byName()
+	if err != nil {
+		return nil, err
+	}
+	var list []migration
+	for i, name := range slices.Sorted(maps.Keys(byName)) {
+		if want := fmt.Sprintf("%04d", i+1); name[:4] != want {
+			return nil, m.fault(name, "has the number "+name[:4]+" instead of "+want, "number the files from 0001, without gap or duplicate")
+		}
+		file, err := m.file(dialect, name, byName[name])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, file)
+	}
+	return list, nil
+}
+
+// byName returns the paths of the files by name, then by dialect, "" for both.
+func (m Migrations) byName() (map[string]map[string]string, error) {
+	names := map[string]map[string]string{}
+	none := m.fault("", "holds no files", "embed them: //go:embed migrations/*.sql")
+	if m.FS == nil {
+		return nil, none
+	}
+	var faults []error
 	err := fs.WalkDir(m.FS, ".", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Ext(file) != ".sql" {
 			return err
 		}
 		parts := migrationName.FindStringSubmatch(path.Base(file))
 		if parts == nil {
-			return fmt.Errorf("%s: want NNNN_name.sql, NNNN_name.sqlite.sql or NNNN_name.postgres.sql", file)
+			faults = append(faults, m.fault(path.Base(file), "is not named like NNNN_name.sql, NNNN_name.sqlite.sql or NNNN_name.postgres.sql", "rename it"))
+			return nil
 		}
-		texts := byName[parts[1]]
+		texts := names[parts[1]]
 		if texts == nil {
 			texts = map[string]string{}
-			byName[parts[1]] = texts
+			names[parts[1]] = texts
 		}
 		if _, twice := texts[parts[3]]; twice {
-			return fmt.Errorf("%s: given twice", file)
+			faults = append(faults, m.fault(path.Base(file), "is given twice", "keep one of the two"))
 		}
 		texts[parts[3]] = file
 		return nil
 	})
-	var list []migration
-	for i, name := range slices.Sorted(maps.Keys(byName)) {
-		if err != nil {
-			break
-		}
-		var file migration
-		if file, err = m.file(dialect, name, byName[name]); err != nil {
-			break
-		}
-		if number, _ := strconv.Atoi(name[:4]); number != i+1 {
-			err = fmt.Errorf("%s: want number %04d; numbers run from 0001 without gap or duplicate", name, i+1)
-		}
-		list = append(list, file)
+	switch {
+	case err != nil:
+		faults = append(faults, fmt.Errorf("database: migrations %s: %w", m.Name, err))
+	case len(names) == 0 && len(faults) == 0:
+		faults = append(faults, none)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("database: migrations %s: %w", m.Name, err)
-	}
-	return list, nil
+	return names, errors.Join(faults...)
+}
+
+func (m Migrations) fault(file, reason, fix string) error {
+	return &MigrationFault{m.Name, file, reason, fix}
 }
 
 func (m Migrations) file(dialect Dialect, name string, texts map[string]string) (migration, error) {
@@ -185,11 +223,11 @@ func (m Migrations) file(dialect Dialect, name string, texts map[string]string) 
 		file = texts[dialect.String()]
 	}
 	if both != (len(texts) == 1) || len(texts) > 2 {
-		return migration{}, fmt.Errorf("%s: want either one file or a pair .sqlite.sql and .postgres.sql", name)
+		return migration{}, m.fault(name, "is neither one file nor a pair .sqlite.sql and .postgres.sql", "write one file for both databases, or one for each")
 	}
 	text, err := fs.ReadFile(m.FS, file)
 	if err != nil {
-		return migration{}, err
+		return migration{}, fmt.Errorf("database: migrations %s: %w", m.Name, err)
 	}
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")) // a checkout may have changed line ends
 	sum := sha256.Sum256(text)
@@ -204,14 +242,14 @@ func (m Migrations) verify(files []migration, applied map[string]string) error {
 		known[file.name] = true
 		switch checksum, done := applied[file.name]; {
 		case done && checksum != file.checksum:
-			errs = append(errs, fmt.Errorf("database: migration %s/%s has changed since it was applied", m.Name, file.name))
+			errs = append(errs, m.fault(file.name, "has changed since it was applied", "restore it, and write the change in a new file"))
 		case done != (i < len(applied)):
-			errs = append(errs, fmt.Errorf("database: migration %s/%s is new, but later ones are applied", m.Name, file.name))
+			errs = append(errs, m.fault(file.name, "is new, but later ones are applied", "give it the number after the last"))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(applied)) {
 		if !known[name] && !tolerated(name, len(files)) {
-			errs = append(errs, fmt.Errorf("database: migration %s/%s is applied but unknown to this version, which is older", m.Name, name))
+			errs = append(errs, m.fault(name, "is applied but unknown to this version, which is older", "run the version that applied it, or a newer one"))
 		}
 	}
 	return errors.Join(errs...)

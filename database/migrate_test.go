@@ -85,7 +85,7 @@ func TestOlderCodeStartsOnANewerSchema(t *testing.T) {
 			t.Fatalf("a version that knows what is needed does not start: %v", err)
 		}
 		delete(files, "0002_b.sql")
-		if err := migrate(); err == nil || !strings.Contains(err.Error(), "0003_drop_needs_0002 is applied but unknown") {
+		if err := migrate(); err == nil || !strings.Contains(err.Error(), "0003_drop_needs_0002: is applied but unknown") {
 			t.Errorf("a version that is too old: %v", err)
 		}
 	})
@@ -103,14 +103,15 @@ func TestMigrateRefuses(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		{"a changed file", with("0001_a.sql", "CREATE TABLE a (id TEXT, n BIGINT);"), "0001_a has changed"},
-		{"a gap", with("0004_d.sql", "SELECT 1;"), "want number 0003"},
-		{"a number twice", with("0002_c.sql", "SELECT 1;"), "want number 0003"},
-		{"a strange name", with("3_c.sql", "SELECT 1;"), "3_c.sql: want NNNN_name.sql"},
-		{"half a pair", with("0003_c.sqlite.sql", "SELECT 1;"), "0003_c: want either one file or a pair"},
-		{"a pair and a common file", with("0002_b.postgres.sql", "SELECT 1;"), "0002_b: want either one file or a pair"},
-		{"code without an earlier file", map[string]string{"0001_x.sql": "SELECT 1;"}, "0001_a is applied but unknown to this version"},
-		{"a renamed file", map[string]string{"0001_a.sql": good["0001_a.sql"], "0002_c.sql": good["0002_b.sql"]}, "0002_b is applied but unknown"},
+		{"a changed file", with("0001_a.sql", "CREATE TABLE a (id TEXT, n BIGINT);"), "0001_a: has changed"},
+		{"a gap", with("0004_d.sql", "SELECT 1;"), "0004_d: has the number 0004 instead of 0003"},
+		{"a number twice", with("0002_c.sql", "SELECT 1;"), "0002_c: has the number 0002 instead of 0003"},
+		{"a strange name", with("3_c.sql", "SELECT 1;"), "3_c.sql: is not named like NNNN_name.sql"},
+		{"half a pair", with("0003_c.sqlite.sql", "SELECT 1;"), "0003_c: is neither one file nor a pair"},
+		{"a pair and a common file", with("0002_b.postgres.sql", "SELECT 1;"), "0002_b: is neither one file nor a pair"},
+		{"no files", nil, "migration x: holds no files"},
+		{"code without an earlier file", map[string]string{"0001_x.sql": "SELECT 1;"}, "0001_a: is applied but unknown to this version"},
+		{"a renamed file", map[string]string{"0001_a.sql": good["0001_a.sql"], "0002_c.sql": good["0002_b.sql"]}, "0002_b: is applied but unknown"},
 		{"SQL that fails", with("0003_c.sql", "CREATE TABLE c (id TEXT); CREATE TABLE a (id TEXT);"), "0003_c"},
 	}
 	set := func(files map[string]string) database.Migrations {

@@ -3,8 +3,11 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"time"
 
+	"github.com/kitbackend/kit/internal/cron"
 	"github.com/kitbackend/kit/internal/strictjson"
 )
 
@@ -33,6 +36,37 @@ type Binding struct {
 	Dispatch Dispatch
 
 	timedOut error // the cause of a run that did
+}
+
+// Fault is one reason why a binding is refused.
+type Fault struct {
+	Binding string // its name
+	Reason  string
+	Fix     string // what to change
+}
+
+func (f *Fault) Error() string {
+	return fmt.Sprintf("jobs: binding %.80q: %s (%s)", f.Binding, f.Reason, f.Fix)
+}
+
+var nameForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
+
+// Faults returns why [Queue.Register] would refuse the binding, whatever others there are.
+func (b Binding) Faults() (list []*Fault) {
+	add := func(reason, fix string) { list = append(list, &Fault{b.Name, reason, fix}) }
+	if !nameForm.MatchString(b.Name) {
+		add("has a name that is not one of a job", "use upper case letters, digits and underscores, at most 64, a letter first")
+	}
+	if b.Run == nil {
+		add("has no Run", "give it a function that does the work")
+	}
+	if b.MaxAttempts < 0 || b.Timeout < 0 {
+		add("has a negative MaxAttempts or Timeout", "use a positive one, or 0 for the default")
+	}
+	if _, err := cron.Parse(b.Schedule); err != nil && b.Schedule != "" {
+		add("has no schedule that can be read: "+err.Error(), "write minute, hour, day of month, month and day of week in UTC, like 17 * * * *")
+	}
+	return list
 }
 
 // Dispatch says whether outside callers may start a binding, and with what

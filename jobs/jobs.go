@@ -33,7 +33,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -127,10 +126,8 @@ func New(db *database.DB, bus *pubsub.Bus, opts Options) *Queue {
 	return q
 }
 
-var nameForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
-
 // Register adds bindings, before the first Run or RunDue. Names are unique and match ^[A-Z][A-Z0-9_]{0,63}$. Every
-// fault is reported, and then none of the bindings is added.
+// fault is reported, a [*Fault] each, and then none of the bindings is added.
 func (q *Queue) Register(bindings ...Binding) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,26 +136,14 @@ func (q *Queue) Register(bindings ...Binding) error {
 	}
 	added, timers, faults := maps.Clone(q.bindings), slices.Clone(q.timers), []error{}
 	for _, b := range bindings {
-		fault := func(format string, args ...any) {
-			faults = append(faults, fmt.Errorf("jobs: binding %.80q: "+format, append([]any{b.Name}, args...)...))
-		}
-		if !nameForm.MatchString(b.Name) {
-			fault("the name does not match %s", nameForm)
+		for _, fault := range b.Faults() {
+			faults = append(faults, fault)
 		}
 		if _, ok := added[b.Name]; ok {
-			fault("the name is taken")
-		}
-		if b.Run == nil {
-			fault("no Run")
-		}
-		if b.MaxAttempts < 0 || b.Timeout < 0 {
-			fault("MaxAttempts and Timeout must not be negative")
+			faults = append(faults, &Fault{b.Name, "has the name of another", "give each its own"})
 		}
 		if b.Schedule != "" {
-			schedule, err := cron.Parse(b.Schedule)
-			if err != nil {
-				fault("%w", err)
-			}
+			schedule, _ := cron.Parse(b.Schedule)
 			timers = append(timers, &timer{binding: b.Name, schedule: schedule})
 		}
 		added[b.Name] = b.withDefaults()
