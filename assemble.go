@@ -33,7 +33,7 @@ type assembly struct {
 	o      *options
 	kit    *Kit
 	faults capability.Faults
-	// incomplete is true once a capability of the graph could not be built.
+	// incomplete is true once a capability could not be built.
 	incomplete bool
 }
 
@@ -197,9 +197,7 @@ func (a *assembly) build(name string, commits []string) {
 			})
 		}
 	}
-	c, err := p.build(a, a.host(name, p.database))
-	a.incomplete = a.incomplete || err != nil
-	a.add(c, err)
+	a.add(p.build(a, a.host(name, p.database)))
 }
 
 // buildOthers builds what the application composes itself.
@@ -267,6 +265,7 @@ func (o *options) loadKeys(environment string) (*seal.Keys, error) {
 
 func (a *assembly) add(c capability.Capability, err error) {
 	if err != nil {
+		a.incomplete = true
 		a.faults.Join(err)
 		return
 	}
@@ -278,7 +277,7 @@ func (a *assembly) finish() error {
 	k := a.kit
 	own := k.own(a.o)
 	all := append([]capability.Capability{own}, k.capabilities...)
-	check(&a.faults, k.bindings, all)
+	check(a, all)
 	for _, b := range k.bindings {
 		a.faults.Join(k.migrationFaults(b.db.CheckMigrations(k.migrations(b)...)))
 	}

@@ -138,6 +138,16 @@ func route(method, path string, g capability.Guard) capability.Route {
 	return capability.Route{Method: method, Path: path, Guard: g, Summary: "Test.", Handle: capability.JSON(200, ok)}
 }
 
+var gone = capability.NewError(404, "shop/gone", "Gone.")
+
+// refusing is a row that lists refusals.
+func refusing(row string, refusals ...*capability.Error) capability.Route {
+	method, path, _ := strings.Cut(row, " ")
+	r := route(method, path, capability.Public("tests"))
+	r.Refusals = refusals
+	return r
+}
+
 // faultsOf lists what New refused, as "capability.key: reason".
 func faultsOf(err error) []string {
 	var list []string
@@ -195,6 +205,21 @@ func TestAssemblyRefuses(t *testing.T) {
 			[]string{"shop.routes: cannot honour Idempotency-Key"}},
 		"refusal of another domain": {[]kit.Option{part(capability.Capability{Name: "shop", Refusals: []*capability.Error{capability.NewError(404, "store/gone", "Gone."), capability.NewError(200, "shop/fine", "Fine.")}})},
 			[]string{"shop.refusals: is not a code of the domain shop", "shop.refusals: has no HTTP status of a refusal"}},
+		"refusals of rows that no capability lists": {[]kit.Option{kit.WithLedger(coins()),
+			part(capability.Capability{Name: "shop", Refusals: []*capability.Error{gone}, Routes: []capability.Route{
+				refusing("GET /shop", gone, capability.ErrNotFound, capability.ErrCSRF, ledger.ErrInsufficientFunds, rating.ErrGameNotFound),
+				refusing("POST /shop", capability.NewError(404, "shop/gnoe", "Gone.")),
+				refusing("PUT /shop", capability.NewError(409, "ledger/insufficent_funds", "No funds.")),
+				refusing("PATCH /shop", capability.NewError(404, "shpo/gone", "Gone.")),
+				refusing("DELETE /shop", capability.NewError(404, "GONE", "Gone."))}})},
+			[]string{"shop.routes: lists the refusal shop/gnoe, which no capability has", "shop.routes: lists the refusal ledger/insufficent_funds,",
+				"shop.routes: lists the refusal shpo/gone,", "shop.routes: lists the refusal GONE,"}},
+		"a row with a refusal of a capability that could not be built": {[]kit.Option{
+			kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
+				return capability.Capability{}, capability.MissingPeer("depot", "ledger")
+			}),
+			part(capability.Capability{Name: "shop", Routes: []capability.Route{refusing("GET /shop", capability.NewError(404, "depot/empty", "Empty."))}})},
+			[]string{"depot.peers: needs the capability ledger"}},
 		"duplicate names and prefixes": {[]kit.Option{part(capability.Capability{Name: "shop", Prefix: "/a"}), part(capability.Capability{Name: "shop", Prefix: "/b"}), part(capability.Capability{Name: "store", Prefix: "/a"})},
 			[]string{"shop.name: is already taken by shop", "store.basePath: is already taken by shop"}},
 		"name and prefix forms": {[]kit.Option{part(capability.Capability{Name: "Shop", Prefix: "shop/"})},

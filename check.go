@@ -21,13 +21,30 @@ var (
 // checker applies the rules of assembly to all capabilities together.
 type checker struct {
 	*capability.Faults
-	bindings                      []*binding
+	bindings []*binding
+	// incomplete is true if there are capabilities that could not be built.
+	incomplete                    bool
 	names, prefixes, routes, jobs map[string]string // what is taken, and by whom
+	codes                         map[string]bool   // of all refusals
+	domains                       map[string]bool   // true for those of all, false for those of the kit's that are not composed
 }
 
 // check reports every breach of the rules a composition must keep.
-func check(faults *capability.Faults, bindings []*binding, all []capability.Capability) {
-	c := checker{faults, bindings, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{leftBinding: ownName}}
+func check(a *assembly, all []capability.Capability) {
+	c := checker{
+		Faults: &a.faults, bindings: a.kit.bindings, incomplete: a.incomplete,
+		names: map[string]string{}, prefixes: map[string]string{}, routes: map[string]string{}, jobs: map[string]string{leftBinding: ownName},
+		codes: map[string]bool{}, domains: map[string]bool{},
+	}
+	for _, node := range graph {
+		c.domains[capability.Capability{Name: node.name}.Domain()] = false
+	}
+	for _, part := range all {
+		c.domains[part.Domain()] = true
+		for _, e := range part.Refusals {
+			c.codes[e.Code] = true
+		}
+	}
 	for _, part := range all {
 		c.capability(part)
 	}
@@ -121,9 +138,22 @@ func (c checker) route(part capability.Capability, r capability.Route) {
 	if r.Guard.Strategy() == capability.StrategyControlPlane {
 		c.machineRoute(part, r, bad)
 	}
+	for _, e := range r.Refusals {
+		if !c.defined(e.Code) {
+			bad("lists the refusal "+e.Code+", which no capability has", "correct the code, or add it to Refusals of the capability that it is of")
+		}
+	}
 	if r.Idempotent && (r.Handle.IsRaw() || r.Guard.Anonymous()) {
 		bad("cannot honour Idempotency-Key", "only responses of a known caller that the kit writes can be repeated")
 	}
+}
+
+// defined reports whether a capability has the code, or may have it: those of the kit's that are not
+// composed, as optional peers are, and those that could not be built, are not known here.
+func (c checker) defined(code string) bool {
+	domain, _, _ := strings.Cut(code, "/")
+	composed, known := c.domains[domain]
+	return c.codes[code] || known && !composed || !known && c.incomplete
 }
 
 func (c checker) machineRoute(part capability.Capability, r capability.Route, bad func(reason, fix string)) {

@@ -30,8 +30,9 @@ type Route struct {
 	// Idempotent makes the route honour the Idempotency-Key header: the response
 	// is stored in the transaction of the operation and repeated for 24 hours.
 	Idempotent bool
-	// Refusals are the errors that the handler can refuse with: those of the capability's domain,
-	// and general ones that do not follow from guard, body and limit.
+	// Refusals are the errors that the handler can refuse with: those of the capability's domain and
+	// of its peers, and general ones that do not follow from guard, body and limit. Each is in the
+	// Refusals of a composed capability, unless it is of one of the kit's that is not composed.
 	Refusals []*Error
 	// RefusalBody, when set, returns the body of a refusal of this row, those of the kit's own
 	// checks included, for clients that expect another shape than {"error": ...}. The body is
