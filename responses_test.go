@@ -2,6 +2,7 @@ package kit_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/media"
@@ -50,6 +52,44 @@ func TestResponsesAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
+// TestRefusalsOfLargeBodiesHaveTheLimit sends every row that takes a body one byte more than the
+// document says it may have.
+func TestRefusalsOfLargeBodiesHaveTheLimit(t *testing.T) {
+	k := composed(t)
+	k.Anonymous().Get("/control-plane/ping") // connects
+	raw, err := k.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := readDocument(t, raw)
+	over := func(method, path string, caller *kittest.Client, code string) {
+		t.Helper()
+		op := document.paths[braced(path)][strings.ToLower(method)]
+		if op == nil || !slices.Contains(op.Codes, code) || strings.HasSuffix(path, "/:token") { // the token is checked first
+			return
+		}
+		k.Clock.Advance(time.Minute)
+		limit := cmp.Or(op.MaxBody, capability.DefaultMaxBody)
+		got := caller.With("Idempotency-Key", "large").Do(method, concrete(path), strings.Repeat(" ", limit+1))
+		if got.Status != 413 {
+			t.Errorf("%s %s: %d %s, expected %s", method, path, got.Status, got.Body, code)
+			return
+		}
+		var body struct {
+			Error struct{ Details capability.BodyLimit }
+		}
+		if got.JSON(&body); body.Error.Details.MaxBytes != int64(limit) {
+			t.Errorf("%s %s: %s, expected the limit of %d", method, path, got.Body, limit)
+		}
+	}
+	for _, r := range k.Routes() {
+		over(r.Method, r.Path, admittedBy(k, r), "kit/body_too_large")
+	}
+	for _, r := range k.Auth().LibraryRoutes() {
+		over(r.Method, "/auth"+r.Path, k.User("ada"), "PAYLOAD_TOO_LARGE")
+	}
+}
+
 func admittedBy(k *kittest.Kit, r kit.Route) *kittest.Client {
 	switch {
 	case r.Guard == "control-plane":
@@ -77,7 +117,9 @@ type operation struct {
 		In     string
 		Schema *jsonschema.Schema
 	} `json:"parameters"`
-	RequestBody content `json:"requestBody"`
+	RequestBody content  `json:"requestBody"`
+	MaxBody     int      `json:"x-kit-max-body"`
+	Codes       []string `json:"x-kit-codes"`
 }
 
 type content struct {

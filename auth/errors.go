@@ -81,8 +81,8 @@ func LibraryRefusal(err error) *capability.Error {
 	switch {
 	case !known:
 		return errInternal.Because(err)
-	case word == errValidation:
-		return word.Saying("%s", refusal.Message).Because(err)
+	case word == errValidation, word == errPayloadTooLarge:
+		return word.Saying("%s", refusal.Message).With(refusal.Details).Because(err)
 	default:
 		return word.Because(err)
 	}
@@ -91,17 +91,22 @@ func LibraryRefusal(err error) *capability.Error {
 // libraryRefusalBody returns the body of a refusal of the library's row, those of the kit's checks
 // included, for clients that read code and those that read error.code.
 func libraryRefusalBody(h http.Header, err *capability.Error, requestID string) any {
+	type word struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}
 	type fields struct {
-		Code      string `json:"code"`
-		Message   string `json:"message"`
+		word
 		RequestID string `json:"requestId,omitempty"`
+		Details   any    `json:"details,omitempty"`
 	}
 	if wait := h.Get("Retry-After"); wait != "" {
 		h.Set("X-Retry-After", wait)
 	}
 	refusal := LibraryRefusal(err)
+	given := word{refusal.Code, refusal.Message}
 	return struct {
-		fields
+		word
 		Error fields `json:"error"`
-	}{fields{Code: refusal.Code, Message: refusal.Message}, fields{refusal.Code, refusal.Message, requestID}}
+	}{given, fields{given, requestID, refusal.Details}}
 }

@@ -105,13 +105,13 @@ func (c *Call) Body() ([]byte, error) {
 		return nil, nil
 	}
 	if c.r.ContentLength > c.maxBody() {
-		return nil, ErrBodyTooLarge
+		return nil, BodyOver(c.maxBody())
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.maxBody()))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, ErrBodyTooLarge
+		return nil, BodyOver(tooLarge.Limit)
 	case err != nil:
 		return nil, ErrInvalidRequest.Saying("The body could not be read.").Because(err)
 	}

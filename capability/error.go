@@ -62,6 +62,16 @@ func (e *Error) Saying(format string, args ...any) *Error {
 	return &c
 }
 
+// BodyLimit is the details of [ErrBodyTooLarge]: how many bytes a body, or a file, may have.
+type BodyLimit struct {
+	MaxBytes int64 `json:"maxBytes"`
+}
+
+// BodyOver returns [ErrBodyTooLarge] with the limit, in bytes.
+func BodyOver(limit int64) *Error {
+	return ErrBodyTooLarge.Saying("The request body has at most %d bytes.", limit).With(BodyLimit{limit})
+}
+
 // Waiting is implemented by details and causes of a refusal that say how long to wait; 0 means
 // unknown. The kit sends the time in the header Retry-After.
 type Waiting interface {

@@ -189,7 +189,10 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(*testing.T) { ada.Post("/media", b).Want(400, "kit/invalid_request") })
 	}
-	ada.Post("/media", body{"filename": "a", "size": 1<<20 + 1}).Want(413, "kit/body_too_large")
+	got := ada.Post("/media", body{"filename": "a", "size": 1<<20 + 1}).Want(413, "kit/body_too_large")
+	if !strings.Contains(string(got.Body), `"details":{"maxBytes":1048576}`) {
+		t.Errorf("the refusal of a large file lacks the limit: %s", got.Body)
+	}
 	ada.Get("/media/none").Want(404, "media/not_found")
 
 	c := r.create("ada", "a.png", pngOf(scene(10, 10, 1)))

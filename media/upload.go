@@ -118,7 +118,7 @@ func (m *Media) draft(n Upload) (i Item, err error) {
 	}
 	kind := cmp.Or(n.Kind, kindOf(n.ContentType))
 	if most := m.most(kind); n.Size > most {
-		return i, capability.ErrBodyTooLarge.Saying("A file of this kind has at most %d bytes.", most)
+		return i, capability.BodyOver(most).Saying("A file of this kind has at most %d bytes.", most)
 	}
 	return Item{ID: id.New(m.host.Now()), OwnerID: n.OwnerID, Kind: kind, Status: StatusPending, Visibility: n.Visibility,
 		Filename: name, Size: n.Size, Caption: n.Caption, Derivatives: []Derivative{}, wanted: n.Kind}, nil

@@ -182,8 +182,6 @@ func libraryRefusalBody() *jsonschema.Schema {
 	schema := refusalBody()
 	inner := schema.Properties["error"]
 	inner.Properties["code"].Description = "The code that clients decide by, one of better-auth's."
-	delete(inner.Properties, "details")
-	inner.PropertyOrder = []string{"code", "message", "requestId"}
 	inner.Required = []string{"code", "message"}
 	schema.Properties["code"] = &jsonschema.Schema{Type: "string", Description: "That of error."}
 	schema.Properties["message"] = &jsonschema.Schema{Type: "string", Description: "That of error."}

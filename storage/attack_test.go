@@ -83,6 +83,10 @@ func bodiesAreRefused(t *testing.T, r *rig) {
 			t.Errorf("%.200v: %d %s, want %d %s", c.u, got.status, got.body, c.status, c.code)
 		}
 	}
+	got := r.do("ada", "POST", "/storage", upload{"path": "a", "size": 101, "contentType": "image/png"})
+	if !strings.Contains(string(got.body), `"details":{"maxBytes":100}`) {
+		t.Errorf("the refusal of a large object lacks the limit: %s", got.body)
+	}
 }
 
 // TestForeignObjects checks what every route reveals about objects of others.

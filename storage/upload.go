@@ -90,7 +90,7 @@ func (p Space) draft(u Upload) (o Object, err error) {
 // fits refuses objects above the largest size.
 func (s *Storage) fits(size int64) error {
 	if most := cmp.Or(s.cfg.MaxObjectBytes, maxSize); size > most {
-		return capability.ErrBodyTooLarge.Saying("An object has at most %d bytes.", most)
+		return capability.BodyOver(most).Saying("An object has at most %d bytes.", most)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (s *Support) Receive(ctx context.Context, envelope Envelope, raw []byte) (R
 		return Receipt{Outcome: OutcomeIgnored}, nil
 	}
 	if int64(len(raw)) > s.cfg.Guard.MaxRawBytes {
-		return Receipt{}, capability.ErrBodyTooLarge
+		return Receipt{}, capability.BodyOver(s.cfg.Guard.MaxRawBytes).Saying("A mail has at most %d bytes.", s.cfg.Guard.MaxRawBytes)
 	}
 	if err := s.admit(ctx, string(ChannelEmail), senderKey(envelope.From)); err != nil {
 		return Receipt{}, err

@@ -360,8 +360,9 @@ func TestGuards(t *testing.T) {
 				t.Fatalf("sender %d: %v", i, err)
 			}
 		}
-		if err := send("c@c.example", strings.Repeat("x", 3000)); !errors.Is(err, capability.ErrBodyTooLarge) {
-			t.Errorf("a large mail: %v", err)
+		err := send("c@c.example", strings.Repeat("x", 3000))
+		if !errors.Is(err, capability.ErrBodyTooLarge) || capability.AsError(err).Details != (capability.BodyLimit{MaxBytes: 2048}) {
+			t.Errorf("a large mail: %v %v", err, capability.AsError(err).Details)
 		}
 		for i := range 4 { // the app has a separate total
 			r := k.User("ada").Post("/support/feedback", map[string]any{"message": "x"})

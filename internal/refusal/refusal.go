@@ -74,8 +74,9 @@ func Left(ctx context.Context, err error) bool {
 // [http.MaxBytesReader] is refused as kit/body_too_large. Another error that is no refusal is sent as
 // kit/internal and logged.
 func Write(log *slog.Logger, w http.ResponseWriter, r *http.Request, err error) {
-	if errors.As(err, new(*http.MaxBytesError)) {
-		err = capability.ErrBodyTooLarge.Because(err)
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		err = capability.BodyOver(tooLarge.Limit).Because(err)
 	}
 	refusal, requestID := capability.AsError(err), ""
 	if info := capability.RequestInfoOf(r.Context()); info != nil {

@@ -4725,6 +4725,8 @@ export interface components {
                 message: string;
                 /** @description The id of the request in the log. */
                 requestId?: string;
+                /** @description Any JSON value. */
+                details?: unknown;
             };
         };
         SigninAccessToken: {
