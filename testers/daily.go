@@ -221,12 +221,12 @@ func (t *Testers) presume(ctx context.Context, m *Member, now time.Time) error {
 		return nil
 	case m.State != StateOptedIn:
 		if m.stateAge(now) > t.cfg.OptInLinkTTL {
-			reason = "no_answer"
+			reason = lapseNoAnswer
 		}
 	case m.Activity == PresenceUnreachable && m.noMail > 0 && today-m.noMail >= int64(a.LapseAfterUnreachableDays):
-		reason = "unreachable"
+		reason = lapseUnreachable
 	case m.Activity == PresenceInactive && today-max(m.seen, m.optedOn) >= int64(a.LapseAfterInactiveDays):
-		reason = "inactive"
+		reason = lapseInactive
 	}
 	if reason != "" {
 		if err := t.lapse(ctx, m, reason, bySystem, now); err != nil {

@@ -39,7 +39,7 @@ func (t *Testers) getConfirm(c *capability.Call) error {
 	if err != nil {
 		return t.refuse(c, err)
 	}
-	if m.State == StateInvited {
+	if m.consent == 0 {
 		return t.show(c, http.StatusOK, Page{Page: "confirm", Cohort: cohort.Name, Days: cohort.WindowDays})
 	}
 	l.kind = optInLink

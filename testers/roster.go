@@ -371,9 +371,9 @@ func (t *Testers) valid(ctx context.Context, l link, read func(context.Context, 
 // errExpired is the refusal of a link that has expired.
 var errExpired = ErrInvalidToken.Saying("The link has expired. Ask for a new one.")
 
-// confirm records consent.
+// confirm records consent, of a lapsed member too.
 func (t *Testers) confirm(ctx context.Context, _ Cohort, m *Member, now time.Time) error {
-	if m.State != StateInvited {
+	if m.consent > 0 {
 		return nil
 	}
 	if err := t.move(ctx, m, StateAccepted, "accepted", byTester, now); err != nil {

@@ -70,10 +70,10 @@ func (t *Testers) noteworthy(m Member, v Visit, today int64) bool {
 	return m.State.onRoster() && (m.seen < today || m.comesBack() || (v.AppVersion != "" && v.AppVersion != optional.TextOf(m.AppVersion)))
 }
 
-// comesBack reports whether use of the app proves that a lapse was presumed wrongly: the member
-// consented and did not leave.
+// comesBack reports whether use of the app proves that a member who had opted in was wrongly
+// presumed to have left.
 func (m Member) comesBack() bool {
-	return m.State == StateLapsed && m.consent > 0 && m.lapse != lapseLeft
+	return m.State == StateLapsed && (m.lapse == lapseUnreachable || m.lapse == lapseInactive)
 }
 
 func (t *Testers) see(ctx context.Context, memberID string, v Visit) error {
@@ -124,8 +124,13 @@ func (t *Testers) MembershipsOf(ctx context.Context, userID string) (Memberships
 	return list, nil
 }
 
-// lapseLeft is the reason of a lapse that staff recorded.
-const lapseLeft = "left"
+// The reasons of lapses.
+const (
+	lapseNoAnswer    = "no_answer"   // did not say yes, or did not follow the store's link
+	lapseUnreachable = "unreachable" // opted in, and mail cannot be delivered
+	lapseInactive    = "inactive"    // opted in, and no longer uses the app
+	lapseLeft        = "left"        // recorded by staff
+)
 
 // stateAge returns how long a member has been in the present state.
 func (m Member) stateAge(now time.Time) time.Duration { return now.Sub(time.UnixMilli(m.stateAt)) }

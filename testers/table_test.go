@@ -2,7 +2,9 @@ package testers_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/kittest"
@@ -41,7 +43,17 @@ func (w *walker) optedIn() {
 	w.k.Anonymous().Get(w.optIn+"?go=1").Want(303, "")
 }
 
-// ways bring a member into each state; a lapse comes in two kinds, recorded and presumed.
+// silent lets a member wait until the pass presumes that no answer comes.
+func (w *walker) silent(wait time.Duration) {
+	w.t.Helper()
+	w.k.Clock.Advance(wait)
+	if err := w.k.Testers().Daily(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// ways bring a member into each state; a lapse is recorded, or presumed of members who did not say
+// yes, did not follow the store's link, or no longer use the app.
 var ways = map[string]func(w *walker){
 	"invited":  (*walker).invited,
 	"accepted": (*walker).accepted,
@@ -54,10 +66,27 @@ var ways = map[string]func(w *walker){
 	},
 	"silent": func(w *walker) {
 		w.invited()
-		w.k.Clock.Advance(15 * day)
-		if err := w.k.Testers().Daily(w.t.Context()); err != nil {
+		w.silent(15 * day)
+	},
+	"silent with a new link": func(w *walker) {
+		w.invited()
+		w.k.Clock.Advance(10 * day)
+		if _, err := w.k.Testers().Nudge(w.t.Context(), testers.NudgeRequest{Kind: testers.MailConfirm, MemberIDs: []string{w.id}}); err != nil {
 			w.t.Fatal(err)
 		}
+		w.confirm, w.optOut = links(w.t, w.k, w.address)
+		w.silent(5 * day)
+	},
+	"silent after yes": func(w *walker) {
+		w.accepted()
+		w.silent(15 * day)
+	},
+	"idle": func(w *walker) {
+		w.optedIn()
+		if err := w.k.Testers().Seen(w.t.Context(), w.user, testers.Visit{}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.silent(22 * day)
 	},
 	"removed": func(w *walker) {
 		w.optedIn()
@@ -100,7 +129,13 @@ var events = map[string]func(w *walker) string{
 	},
 	"seen":    func(w *walker) string { return code(w.k.Testers().Seen(w.t.Context(), w.user, testers.Visit{})) },
 	"pass":    func(w *walker) string { return code(w.k.Testers().Daily(w.t.Context())) },
-	"confirm": func(w *walker) string { return fmt.Sprint(w.follow(w.confirm)) },
+	"confirm": func(w *walker) string {
+		page, m := w.k.Anonymous().Get(w.confirm), member(w.t, w.k, w.id)
+		if asks := strings.Contains(string(page.Body), "Yes, I will test"); page.Status == 200 && asks != (m.ConsentAt == nil) {
+			w.t.Errorf("consent of %v, and the page says %s", m.ConsentAt, page.Body)
+		}
+		return fmt.Sprint(w.follow(w.confirm))
+	},
 	"opt-in": func(w *walker) string {
 		if w.optIn == "" {
 			return fmt.Sprint(w.follow("/testers/opt-in/" + w.confirm[len("/testers/confirm/"):])) // a link of another kind
@@ -140,6 +175,21 @@ func TestEveryTransition(t *testing.T) {
 			"nudge": {"lapsed", "not_eligible"}, "seen": {"lapsed", ""}, "pass": {"lapsed", ""}, "confirm": {"lapsed", "404"},
 			"opt-in": {"lapsed", "404"}, "opt-out": {"withdrawn", "200"},
 		},
+		"silent with a new link": {
+			"invite": {"lapsed", there}, "resend": {"invited", ""}, "remove": {"removed", ""}, "left": {"lapsed", none},
+			"nudge": {"lapsed", "not_eligible"}, "seen": {"lapsed", ""}, "pass": {"lapsed", ""}, "confirm": {"accepted", "200"},
+			"opt-in": {"lapsed", "404"}, "opt-out": {"withdrawn", "200"},
+		},
+		"silent after yes": {
+			"invite": {"lapsed", there}, "resend": {"accepted", ""}, "remove": {"removed", ""}, "left": {"lapsed", none},
+			"nudge": {"lapsed", "not_eligible"}, "seen": {"lapsed", ""}, "pass": {"lapsed", ""}, "confirm": {"lapsed", "404"},
+			"opt-in": {"lapsed", "404"}, "opt-out": {"withdrawn", "200"},
+		},
+		"idle": {
+			"invite": {"lapsed", there}, "resend": {"accepted", ""}, "remove": {"removed", ""}, "left": {"lapsed", none},
+			"nudge": {"lapsed", "not_eligible"}, "seen": {"opted_in", ""}, "pass": {"lapsed", ""}, "confirm": {"lapsed", "404"},
+			"opt-in": {"lapsed", "404"}, "opt-out": {"withdrawn", "200"},
+		},
 		"removed": {
 			"invite": {"invited", ""}, "resend": {"removed", none}, "remove": {"removed", ""}, "left": {"removed", none},
 			"nudge": {"removed", "not_eligible"}, "seen": {"removed", ""}, "pass": {"removed", ""}, "confirm": {"removed", "404"},
@@ -158,7 +208,7 @@ func TestEveryTransition(t *testing.T) {
 		}
 		for event, want := range table[state] {
 			t.Run(state+"/"+event, func(t *testing.T) {
-				w := &walker{t: t, k: k, address: fmt.Sprintf("%s.%s@example.com", state, event)}
+				w := &walker{t: t, k: k, address: fmt.Sprintf("%s.%s@example.com", strings.ReplaceAll(state, " ", "."), event)}
 				user, err := k.Auth().CreateUser(t.Context(), auth.NewUser{Email: w.address, EmailVerified: true})
 				if err != nil {
 					t.Fatal(err)
