@@ -89,8 +89,12 @@ func LibraryRefusal(err error) *capability.Error {
 }
 
 // libraryRefusalBody returns the body of a refusal of the library's row, those of the kit's checks
-// included, for clients that read code and those that read error.code.
+// included, for clients that read code and those that read error.code. A management path that is no
+// row is refused as the kit's other unknown paths are.
 func libraryRefusalBody(h http.Header, err *capability.Error, requestID string) any {
+	if capability.ErrNotFound.Is(err) {
+		return nil
+	}
 	type word struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`

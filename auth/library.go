@@ -109,18 +109,22 @@ const (
 	maxHumanity     = 8 << 10
 )
 
-// anyLibrary passes a request to the library.
+// anyLibrary passes a request to the library, in whose words it is refused unless it is for a
+// management path.
 func (a *Auth) anyLibrary(c *capability.Call) error {
-	if err := a.serveLibrary(c.Writer(), c.Request(), c.Body); err != nil {
-		return LibraryRefusal(err)
+	err := a.serveLibrary(c.Writer(), c.Request(), c.Body)
+	if err == nil || under(a.libraryPath(c.Request()), "/admin") {
+		return err
 	}
-	return nil
+	return LibraryRefusal(err)
 }
+
+func (a *Auth) libraryPath(r *http.Request) string { return strings.TrimPrefix(r.URL.Path, a.cfg.BasePath) }
 
 // serveLibrary refuses reserved paths and methods, then applies the limits of the address and the
 // humanity check, then serves the row.
 func (a *Auth) serveLibrary(w http.ResponseWriter, r *http.Request, read func() ([]byte, error)) error {
-	path := strings.TrimPrefix(r.URL.Path, a.cfg.BasePath)
+	path := a.libraryPath(r)
 	if under(path, "/admin") {
 		return capability.ErrNotFound
 	}

@@ -47,12 +47,12 @@ func TestCatchAll(t *testing.T) {
 		{"OPTIONS", "/auth/x", 418, "", true},
 		{"GET", "/auth/administration", 418, "", true},
 		{"GET", "/auth/devices/x", 418, "", true},
-		{"GET", "/auth/admin", 404, "NOT_FOUND", false},
-		{"GET", "/auth/admin/", 404, "NOT_FOUND", false},
-		{"GET", "/auth/admin/unknown", 404, "NOT_FOUND", false},
-		{"POST", "/auth/admin/users", 404, "NOT_FOUND", false},
-		{"GET", "/auth/admin%2Funknown", 404, "NOT_FOUND", false},
-		{"GET", "/auth/%61dmin/unknown", 404, "NOT_FOUND", false},
+		{"GET", "/auth/admin", 404, "kit/not_found", false},
+		{"GET", "/auth/admin/", 404, "kit/not_found", false},
+		{"GET", "/auth/admin/unknown", 404, "kit/not_found", false},
+		{"POST", "/auth/admin/users", 404, "kit/not_found", false},
+		{"GET", "/auth/admin%2Funknown", 404, "kit/not_found", false},
+		{"GET", "/auth/%61dmin/unknown", 404, "kit/not_found", false},
 		{"HEAD", "/auth/admin/users", 404, "", false},
 		{"HEAD", "/auth/link/secret", 200, "", false},
 		{"HEAD", "/auth/link/", 404, "", false},
@@ -263,7 +263,7 @@ func TestRefusalsInFrontOfTheLibrary(t *testing.T) {
 			}},
 		}}, nil
 	}
-	k, err := kit.New(kit.WithLogger(slog.New(slog.DiscardHandler)), kit.WithAuth(auth.Config{Library: library}), kit.WithRateLimit("auth", 8, time.Hour))
+	k, err := kit.New(kit.WithLogger(slog.New(slog.DiscardHandler)), kit.WithAuth(auth.Config{Library: library}), kit.WithRateLimit("auth", 6, time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,8 +280,6 @@ func TestRefusalsInFrontOfTheLibrary(t *testing.T) {
 		{"GET", "/auth/plain?a=%zz", "", 400, "VALIDATION_ERROR"},
 		{"POST", "/auth/plain", "", 405, "METHOD_NOT_ALLOWED"},
 		{"GET", "/auth/nowhere", "", 404, "NOT_FOUND"},
-		{"GET", "/auth/admin/nowhere", "", 404, "NOT_FOUND"},
-		{"POST", "/auth/admin/users", "", 404, "NOT_FOUND"},
 		{"GET", "/auth/plain", "", 429, "TOO_MANY_REQUESTS"},
 	} {
 		r := httptest.NewRequestWithContext(ctx, c.method, "http://localhost:8080"+c.path, strings.NewReader(c.body))

@@ -119,9 +119,9 @@ func TestUnderAPath(t *testing.T) {
 			}
 			browser.do("POST", "/kit/auth/token/rotate", "").want(200, "")
 			browser.do("GET", "/kit/auth/devices", "").want(200, "")
-			browser.do("GET", "/kit/auth/admin/none", "").want(404, "NOT_FOUND")
-			browser.do("GET", "/kit/auth/%61dmin/users", "").want(404, "NOT_FOUND")
-			browser.do("GET", "/kit/auth/admin%2Fusers", "").want(404, "NOT_FOUND")
+			browser.do("GET", "/kit/auth/admin/none", "").want(404, "kit/not_found")
+			browser.do("GET", "/kit/auth/%61dmin/users", "").want(404, "kit/not_found")
+			browser.do("GET", "/kit/auth/admin%2Fusers", "").want(404, "kit/not_found")
 			browser.do("GET", "/kit/%61uth/session", "").want(404, "kit/not_found")
 			browser.do("POST", "/kit/auth/sign-out", "").want(200, "")
 		}

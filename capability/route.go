@@ -36,7 +36,7 @@ type Route struct {
 	Refusals []*Error
 	// RefusalBody, when set, returns the body of a refusal of this row, those of the kit's own
 	// checks included, for clients that expect another shape than {"error": ...}. The body is
-	// encoded as JSON; headers added to h are sent.
+	// encoded as JSON, nil being the kit's own; headers added to h are sent.
 	RefusalBody func(h http.Header, refusal *Error, requestID string) any
 	// Query lists the query parameters that the handler reads; those of a [List] are added.
 	Query []Param

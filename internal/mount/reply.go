@@ -119,12 +119,14 @@ func (x *exchange) writeRefusal(r *capability.Error) {
 }
 
 func (x *exchange) refusalBody(r *capability.Error) []byte {
-	if x.row == nil || x.row.entry.Route.RefusalBody == nil {
-		return refusal.Body(r, x.origin.RequestID)
+	if x.row != nil && x.row.entry.Route.RefusalBody != nil {
+		if body := x.row.entry.Route.RefusalBody(x.w.Header(), r, x.origin.RequestID); body != nil {
+			buf := new(bytes.Buffer)
+			_ = refusal.Encode(buf, body)
+			return buf.Bytes()
+		}
 	}
-	buf := new(bytes.Buffer)
-	_ = refusal.Encode(buf, x.row.entry.Route.RefusalBody(x.w.Header(), r, x.origin.RequestID))
-	return buf.Bytes()
+	return refusal.Body(r, x.origin.RequestID)
 }
 
 // Header values that every response shares; a handler may replace them.
