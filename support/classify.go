@@ -65,15 +65,15 @@ func (s *Support) runClassify(ctx context.Context, job jobs.Job) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil // erased meanwhile
 	}
-	if err != nil || thread.By == ClassifierStaff {
-		return err
+	if err == nil {
+		_, err = s.classify(ctx, thread, false)
 	}
-	_, err = s.classify(ctx, thread, false)
 	return err
 }
 
 // classify classifies a thread and writes the verdict. asked marks the request of a person, which
-// overrides a category that a person has set and is recorded by audit.
+// overrides a category that a person has set and is recorded by audit; without it, such a category
+// stays, and its thread is not marked as spam.
 func (s *Support) classify(ctx context.Context, t Thread, asked bool) (after Thread, err error) {
 	messages, err := s.store.heads(ctx, t.ID, judgedMessages)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Support) classify(ctx context.Context, t Thread, asked bool) (after Thr
 			after = current
 			return err
 		}
-		if verdict.Spam && seen.supportsSpam() && !familiar && current.LastOutboundAt == nil {
+		if verdict.Spam && current.By != ClassifierStaff && seen.supportsSpam() && !familiar && current.LastOutboundAt == nil {
 			current.Flags.Spam = true
 			if err := s.store.setFlags(ctx, t.ID, current.Flags); err != nil {
 				return err

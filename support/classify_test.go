@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/support"
@@ -172,19 +175,37 @@ func TestSpamIsStoredAndArchived(t *testing.T) {
 	}
 }
 
+// TestStaffsCategoryStays: what else is classified follows the later messages of the thread.
 func TestStaffsCategoryStays(t *testing.T) {
-	k := desk(t, support.Config{})
-	ticket, _, err := k.Support().Submit(t.Context(), support.Feedback{UserID: "ada", Message: "The app crashes with an error."})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.Support().Reclassify(t.Context(), ticket.ID, "billing"); err != nil {
-		t.Fatal(err)
-	}
-	k.RunJobs()
-	if detail := thread(t, k, ticket.ID); detail.Category != "billing" || detail.By != support.ClassifierStaff {
-		t.Errorf("%s by %s, want billing by staff", detail.Category, detail.By)
-	}
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := desk(t, support.Config{}, kit.WithDatabase(db))
+		submit := func(threadID, message string) string {
+			t.Helper()
+			ticket, _, err := k.Support().Submit(t.Context(), support.Feedback{UserID: "ada", ThreadID: threadID, Message: message})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ticket.ID
+		}
+		id := submit("", "Hello, how are you?")
+		if _, err := k.Support().Reclassify(t.Context(), id, "billing"); err != nil {
+			t.Fatal(err)
+		}
+		k.RunJobs()
+		check := func(priority support.Priority) {
+			t.Helper()
+			if detail := thread(t, k, id); detail.Category != "billing" || detail.By != support.ClassifierStaff || detail.Priority != priority {
+				t.Errorf("%s by %s with priority %s, want billing by staff with %s", detail.Category, detail.By, detail.Priority, priority)
+			}
+		}
+		check(support.PriorityNormal)
+		submit(id, "My account was hacked, I am locked out, this is urgent!")
+		k.RunJobs()
+		check(support.PriorityUrgent)
+		if again, err := k.Support().Reclassify(t.Context(), id, ""); err != nil || again.By == support.ClassifierStaff {
+			t.Errorf("%s by %s, %v, want a new classification of all", again.Category, again.By, err)
+		}
+	})
 }
 
 // TestRules classifies messages in several languages that the rules must not miss.

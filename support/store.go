@@ -106,11 +106,13 @@ func (s store) setFlags(ctx context.Context, id string, f Flags) error {
 }
 
 // setVerdict writes a classification of the thread's first ofCount messages, unless a newer one was
-// written or, without force, a person has set the category.
+// written. Without force, a category that a person has set stays.
 func (s store) setVerdict(ctx context.Context, id string, v Verdict, by Classifier, ofCount int64, force bool, now time.Time) (bool, error) {
-	n, err := s.db.Exec(ctx, `UPDATE support_thread SET category = $2, priority = $3, sentiment = $4, summary = $5, confidence = $6,
-			classified_by = $7, classified_at = $8, classified_count = $9
-		WHERE id = $1 AND classified_count <= $9 AND (classified_by <> 'staff' OR $10)`,
+	n, err := s.db.Exec(ctx, `UPDATE support_thread SET priority = $3, sentiment = $4, summary = $5, classified_at = $8, classified_count = $9,
+			category = CASE WHEN classified_by <> 'staff' OR $10 THEN $2 ELSE category END,
+			confidence = CASE WHEN classified_by <> 'staff' OR $10 THEN $6 ELSE confidence END,
+			classified_by = CASE WHEN classified_by <> 'staff' OR $10 THEN $7 ELSE classified_by END
+		WHERE id = $1 AND classified_count <= $9`,
 		id, v.Category, string(v.Priority), string(v.Sentiment), v.Summary, v.Confidence, string(by), now.UnixMilli(), ofCount, force)
 	return n == 1, err
 }
