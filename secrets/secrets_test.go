@@ -391,4 +391,9 @@ func TestStatus(t *testing.T) {
 	if text, err := json.Marshal(got); err != nil || strings.Contains(string(text), canary) {
 		t.Errorf("%s %v", text, err)
 	}
+	n.rotate(payments.Name, secrets.Blocks{"paddle": nil})
+	page, err = n.ListSecrets(context.Background(), capability.NewPage(2, ""))
+	if err != nil || page.Items[1].Exists || page.Items[1].Version != 2 || page.Items[1].LastRotatedAt == nil {
+		t.Errorf("%+v %v, want that payments does not exist, since its version 2 has no blocks", page, err)
+	}
 }

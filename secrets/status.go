@@ -51,8 +51,8 @@ func (s *Secrets) status(ctx context.Context, secret Secret) (SecretStatus, erro
 			status.Problem = capability.AsError(refused).Message
 		}
 	}
-	status.Exists, status.Version = blocks != nil, stored.Version
-	if status.Exists && !stored.CreatedAt.IsZero() {
+	status.Exists, status.Version = len(blocks) > 0, stored.Version
+	if blocks != nil && !stored.CreatedAt.IsZero() {
 		status.LastRotatedAt = &capability.Time{Time: stored.CreatedAt}
 	}
 	if secret.Every > 0 && err == nil {

@@ -41,8 +41,9 @@ type SecretStatus struct {
 	// Mode is manual or automatic.
 	Mode     string `json:"mode"`
 	Provider string `json:"provider"`
-	Exists   bool   `json:"exists"`
-	Version  int64  `json:"version"`
+	// Exists is false if there is no version, or none of its blocks is left.
+	Exists  bool  `json:"exists"`
+	Version int64 `json:"version"`
 	// LastRotatedAt is null if there is no version or the provider does not know.
 	LastRotatedAt *capability.Time `json:"lastRotatedAt"`
 	NextDueAt     *capability.Time `json:"nextDueAt"`
