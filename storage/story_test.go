@@ -54,6 +54,9 @@ func TestSingleUpload(t *testing.T) {
 		if o.State != "ready" || o.Size != 5 || o.ContentType != "text/plain; charset=UTF-8" || o.CompletedAt == nil || o.ExpiresAt != nil || o.Metadata["a"] != "b" {
 			t.Errorf("got %+v", o)
 		}
+		if s.Object.ETag == "" || s.Object.ETag != o.ETag {
+			t.Errorf("the start returned the ETag %q, completion %q", s.Object.ETag, o.ETag)
+		}
 		r.wantUsage("ada", 5, 0)
 		got := r.do("ada", "GET", at, nil).want(200, "")
 		if string(got.body) != "hello" || got.header.Get("Content-Type") != "text/plain; charset=utf-8" ||

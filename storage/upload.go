@@ -14,6 +14,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/storage/bucket"
+	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
 // Start reserves the space of an upload and returns where a client sends the bytes; the upload is
@@ -72,8 +73,9 @@ func (p Space) draft(u Upload) (o Object, err error) {
 	if err := checkMetadata(u.Metadata); err != nil {
 		return o, err
 	}
+	key := newKey()
 	o = Object{ID: id.New(p.s.host.Now()), OwnerID: u.OwnerID, Namespace: p.namespace, Path: u.Path, Size: max(u.Size, 0),
-		ContentType: u.ContentType, Visibility: u.Visibility, State: StatePending, Metadata: u.Metadata, key: newKey()}
+		ContentType: u.ContentType, Visibility: u.Visibility, State: StatePending, Metadata: u.Metadata, ETag: file.ETag(key), key: key}
 	if o.Metadata == nil {
 		o.Metadata = map[string]string{}
 	}
