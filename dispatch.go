@@ -99,8 +99,8 @@ func parseSignature(header string) (t string, signatures []string) {
 // workflow is the body of a dispatch. Jobs of one key run one after another:
 // while one waits or runs, a second is not added.
 type workflow struct {
-	Payload json.RawMessage `json:"payload"`
-	Key     string          `json:"key"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Key     string          `json:"key,omitempty"`
 }
 
 type workflowResponse struct {

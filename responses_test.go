@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -87,6 +88,33 @@ func TestRefusalsOfLargeBodiesHaveTheLimit(t *testing.T) {
 	}
 	for _, r := range k.Auth().LibraryRoutes() {
 		over(r.Method, "/auth"+r.Path, k.User("ada"), "PAYLOAD_TOO_LARGE")
+	}
+}
+
+// TestBodiesThatMayBeEmptyMayBeAbsent: a row whose members all may be omitted takes no body as {}.
+func TestBodiesThatMayBeEmptyMayBeAbsent(t *testing.T) {
+	k := composed(t)
+	k.Anonymous().Get("/control-plane/ping") // connects
+	rows := []string{
+		"POST /auth/admin/users/:userId/devices/revoke", "POST /payments/portal", "POST /storage/:id/complete",
+		"POST /storage/:id/shares", "POST /media/:id/finalize", "POST /support/threads/:id/archive",
+		"POST /support/threads/:id/reclassify", "POST /matchmaking/games/:game/queue", "POST /secrets/admin/status/:name/rotate",
+	}
+	for _, r := range k.Routes() {
+		if !slices.Contains(rows, r.Method+" "+r.Path) {
+			continue
+		}
+		rows = slices.DeleteFunc(rows, func(row string) bool { return row == r.Method+" "+r.Path })
+		call := func(body any) string {
+			got := admittedBy(k, r).Do(r.Method, concrete(r.Path), body)
+			return fmt.Sprint(got.Status, " ", got.Code())
+		}
+		if none, empty := call(nil), call("{}"); none != empty {
+			t.Errorf("%s %s: %s without a body, expected %s as with {}", r.Method, r.Path, none, empty)
+		}
+	}
+	if len(rows) > 0 {
+		t.Errorf("there are no rows %q", rows)
 	}
 }
 

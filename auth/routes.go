@@ -48,7 +48,7 @@ func (a *Auth) routes() []capability.Route {
 		capability.Route{Method: "POST", Path: "/admin/users/:userId/devices/revoke", Guard: capability.ControlPlane("auth:devices:revoke"),
 			Summary:  "End the sessions of a user's devices, of one or of all.",
 			Refusals: []*capability.Error{ErrUserNotFound, ErrDeviceNotFound},
-			Handle:   capability.JSON(200, a.adminRevokeDevices)},
+			Handle:   capability.OptionalJSON(200, a.adminRevokeDevices)},
 		capability.Route{Method: capability.Any, Path: "/*", Guard: capability.Public("the authentication library decides"),
 			Summary: "Sign-in, sign-out and all else of the authentication library.",
 			Rate:    "auth", MaxBody: maxLibraryBody, RefusalBody: libraryRefusalBody,

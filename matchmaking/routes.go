@@ -45,7 +45,7 @@ func (m *Matchmaking) routes() []capability.Route {
 		capability.Route{Method: "POST", Path: "/games/:game/queue", Guard: user,
 			Summary: "Wait for a match.", MaxBody: maxBody,
 			Refusals: []*capability.Error{ErrGameNotFound, capability.ErrRateLimited},
-			Handle:   capability.JSON(202, m.postQueue)},
+			Handle:   capability.OptionalJSON(202, m.postQueue)},
 		capability.Route{Method: "GET", Path: "/games/:game/queue", Guard: user,
 			Summary:  "How the caller stands in the queue.",
 			Refusals: []*capability.Error{ErrGameNotFound, ErrNotQueued},

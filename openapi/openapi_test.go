@@ -26,6 +26,7 @@ type tree struct {
 	Children []tree          `json:"children"`
 	Rules    json.RawMessage `json:"rules"`
 	Count    *int64          `json:"count"`
+	Open     bool            `json:"open"`
 	Hidden   string          `json:"-"`
 }
 
@@ -65,20 +66,22 @@ func TestSchemaOfResponse(t *testing.T) {
 			"children": object{"type": "array", "items": self},
 			"rules":    object{"description": "Any JSON value."},
 			"count":    object{"type": []any{"integer", "null"}, "format": "int64"},
+			"open":     object{"type": "boolean"},
 		},
-		"required": []any{"id", "at", "ended", "children", "rules", "count"},
+		"required": []any{"id", "at", "ended", "children", "rules", "count", "open"},
 	}
 	if diff := cmp.Diff(want, schemaOf(t, returned)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestRequestsRefuseOtherMembersAndRequireLess(t *testing.T) {
+// TestRequestsRequireMembersWithoutOmitempty, but no boolean, and refuse others.
+func TestRequestsRequireMembersWithoutOmitempty(t *testing.T) {
 	got := schemaOf(t, request)
 	if got["additionalProperties"] != false {
 		t.Errorf("additionalProperties: got %v, want false", got["additionalProperties"])
 	}
-	if diff := cmp.Diff([]any{"id", "at"}, got["required"]); diff != "" {
+	if diff := cmp.Diff([]any{"id", "at", "ended", "children", "rules", "count"}, got["required"]); diff != "" {
 		t.Error(diff)
 	}
 }

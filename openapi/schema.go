@@ -16,8 +16,8 @@ import (
 )
 
 // direction is the direction of a value. A type has a schema for each: that of requests refuses
-// members that are not listed, unless it is lenient, and a member whose zero value is meaningful may
-// be omitted.
+// members that are not listed, unless it is lenient, and a boolean may be omitted, which is false. A
+// pointer is null where it may be omitted in a request, and where it may not in a response.
 type direction int
 
 const (
@@ -216,7 +216,7 @@ func (s *schemas) object(t reflect.Type, way direction) (*jsonschema.Schema, err
 		if m.quoted {
 			value = &jsonschema.Schema{Type: "string"}
 		}
-		if m.t.Kind() == reflect.Pointer && (way != returned || !m.optional) {
+		if m.t.Kind() == reflect.Pointer && m.optional == (way != returned) {
 			value = nullable(value)
 		}
 		if schema.Properties == nil {
@@ -231,11 +231,10 @@ func (s *schemas) object(t reflect.Type, way direction) (*jsonschema.Schema, err
 	return schema, nil
 }
 
-// mustBeGiven reports whether a request must contain a member, because its zero value has no
-// meaning.
+// mustBeGiven reports whether a request must contain a member that is not tagged omitempty.
 func mustBeGiven(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Bool, reflect.Interface:
+	case reflect.Bool, reflect.Interface:
 		return false
 	default:
 		return true

@@ -26,7 +26,7 @@ func (p *Payments) routes() []capability.Route {
 			Refusals: with(ErrProductNotFound, ErrProductUnavailable, ErrCheckoutUnsupported, ErrAlreadySubscribed, ErrBillingDenied),
 			Handle:   capability.JSON(201, p.postCheckout)},
 		{Method: "POST", Path: "/portal", Guard: user, MaxBody: smallBody, Summary: "Make a page where the caller manages what was bought.",
-			Refusals: with(ErrCustomerNotFound, ErrPortalUnsupported, ErrBillingDenied), Handle: capability.JSON(201, p.postPortal)},
+			Refusals: with(ErrCustomerNotFound, ErrPortalUnsupported, ErrBillingDenied), Handle: capability.OptionalJSON(201, p.postPortal)},
 		{Method: "GET", Path: "/pricing", Guard: user, Summary: "What the caller's subscriptions pay and when that changes.",
 			Handle: capability.JSON(200, p.getPricing)},
 	}

@@ -26,7 +26,7 @@ func (s *Secrets) routes() []capability.Route {
 			Summary:  "Rotates a secret, with the values given or by its own rotator.",
 			MaxBody:  2 * MaxPayload,
 			Refusals: []*capability.Error{ErrNotFound, ErrRotationInProgress, ErrVersionConflict, ErrReadOnly, ErrIncompleteBlock, ErrInvalidValue},
-			Handle:   capability.JSON(http.StatusAccepted, s.postRotate),
+			Handle:   capability.OptionalJSON(http.StatusAccepted, s.postRotate),
 		},
 	)
 }
@@ -42,7 +42,7 @@ func (s *Secrets) getRotations(c *capability.Call, page capability.Page) (capabi
 // newVersion is the request body of a rotation; it is empty if the secret has a Rotator. A block of
 // null is removed.
 type newVersion struct {
-	Blocks Blocks `json:"blocks"`
+	Blocks Blocks `json:"blocks,omitempty"`
 }
 
 func (s *Secrets) postRotate(c *capability.Call, in newVersion) (Rotation, error) {

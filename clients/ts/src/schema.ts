@@ -3860,7 +3860,7 @@ export interface components {
         KitWorkflowInput: {
             /** @description Any JSON value. */
             payload?: unknown;
-            key: string;
+            key?: string;
         };
         KitWorkflowResponse: {
             jobId: string;
@@ -3883,7 +3883,7 @@ export interface components {
             lastActiveAt?: string;
         };
         LeaderboardHiddenBodyInput: {
-            hidden?: boolean | null;
+            hidden: boolean;
         };
         LeaderboardInfo: {
             key: string;
@@ -3919,11 +3919,11 @@ export interface components {
         };
         LeaderboardScoreBodyInput: {
             /** Format: int64 */
-            score?: number | null;
+            score: number;
             userId?: string | null;
         };
         LeaderboardSegmentBodyInput: {
-            userIds?: string[];
+            userIds: string[];
         };
         LeaderboardStanding: {
             entry: components["schemas"]["LeaderboardEntry"];
@@ -4196,7 +4196,7 @@ export interface components {
             /** Format: int64 */
             expect: number;
             /** @description Any JSON value. */
-            data?: unknown;
+            data: unknown;
         };
         MultiplayerClosedFrame: {
             type: string;
@@ -4617,7 +4617,7 @@ export interface components {
             after: components["schemas"]["RatingStanding"];
         };
         RatingOutcomeBodyInput: {
-            ranks?: {
+            ranks: {
                 [key: string]: number;
             };
         };
@@ -4849,7 +4849,7 @@ export interface components {
         };
         SigninPasskeyBodyInput: {
             /** @description Any JSON value. */
-            response?: unknown;
+            response: unknown;
             name?: string;
         };
         SigninPasskeyPatchInput: {
@@ -5147,7 +5147,7 @@ export interface components {
         StorageUploadBodyInput: {
             path: string;
             /** Format: int64 */
-            size?: number | null;
+            size: number;
             contentType?: string;
             /** @enum {string} */
             visibility?: "private" | "public";
@@ -5417,7 +5417,7 @@ export interface components {
         };
         TestersInviteBodyInput: {
             cohortId?: string;
-            testers?: components["schemas"]["TestersTesterInput"][];
+            testers: components["schemas"]["TestersTesterInput"][];
         };
         TestersInviteResult: {
             invited: components["schemas"]["TestersMember"][];
@@ -10391,7 +10391,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["AuthDeviceRevocationInput"];
             };
@@ -11527,7 +11527,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 "application/json": components["schemas"]["SigninPasskeyBodyInput"];
             };
@@ -11559,7 +11559,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 "application/json": components["schemas"]["SigninPasskeyBodyInput"];
             };
@@ -13671,7 +13671,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["MatchmakingQueueBodyInput"];
             };
@@ -14742,7 +14742,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["PaymentsPortalBodyInput"];
             };
@@ -15171,7 +15171,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["SecretsNewVersionInput"];
             };
@@ -15900,7 +15900,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["SupportArchiveBodyInput"];
             };
@@ -15968,7 +15968,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["SupportReclassifyBodyInput"];
             };
