@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/proof"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kv"
 )
@@ -55,12 +57,15 @@ type dispatcher struct {
 // verify checks the signature of a dispatch. Without a key every dispatch is refused.
 func (d dispatcher) verify(r *http.Request, body []byte) error {
 	if len(d.key) == 0 {
-		return capability.ErrInvalidSignature
+		return errors.New("no key of dispatches is configured")
 	}
-	t, signatures := parseSignature(r.Header.Get(SignatureHeader))
-	unix, err := strconv.ParseInt(t, 10, 64)
-	if err != nil || d.now().Sub(time.Unix(unix, 0)).Abs() > signatureTolerance {
-		return capability.ErrInvalidSignature
+	header, err := proof.Header(r.Header, SignatureHeader)
+	if err != nil {
+		return err
+	}
+	t, signatures := parseSignature(header)
+	if err := proof.Fresh(t, d.now(), signatureTolerance); err != nil {
+		return err
 	}
 	want := dispatchMAC(d.key, t, d.mountPath+r.URL.Path, body)
 	for _, given := range signatures {
@@ -68,7 +73,7 @@ func (d dispatcher) verify(r *http.Request, body []byte) error {
 			return d.spend(r.Context(), mac)
 		}
 	}
-	return capability.ErrInvalidSignature
+	return proof.ErrUnmatched
 }
 
 // spend refuses a signature that was used before, as long as it is within the tolerance.
@@ -78,7 +83,7 @@ func (d dispatcher) spend(ctx context.Context, mac []byte) error {
 	case err != nil:
 		return capability.ErrUnavailable.Because(err)
 	case !first:
-		return capability.ErrInvalidSignature
+		return errors.New("the signature was used before")
 	}
 	return nil
 }

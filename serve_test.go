@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -149,7 +150,8 @@ type restock struct {
 func TestWorkflowDispatch(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef")
 	var ran []string
-	k := dispatched(t, &ran, kit.WithDispatchKey(key), kit.WithBaseURL("http://localhost:8080/api"))
+	var log syncBuffer
+	k := dispatched(t, &ran, kit.WithDispatchKey(key), kit.WithBaseURL("http://localhost:8080/api"), kit.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	send := func(path, body, signature string) *kittest.Response {
 		return k.Anonymous().With(kit.SignatureHeader, signature).Post(path, body)
 	}
@@ -158,14 +160,23 @@ func TestWorkflowDispatch(t *testing.T) {
 	sign := func(at time.Time, path, body string) string { return kit.SignDispatch(key, at, path, []byte(body)) }
 	now := k.Clock.Now()
 
-	for name, signature := range map[string]string{
-		"none": "", "malformed": "v1", "no time": strings.TrimPrefix(sign(now, path, body), "t="),
-		"another path": sign(now, "/__kit/workflows/SHOP_RESTOCK", body), "another body": sign(now, path, body+" "),
-		"too old": sign(now.Add(-301*time.Second), path, body), "from the future": sign(now.Add(301*time.Second), path, body),
-		"another key":   kit.SignDispatch([]byte("another key entirely"), now, path, []byte(body)),
-		"fifth of five": "v1=00,v1=00,v1=00,v1=00," + sign(now, path, body),
+	const missing, unmatched, far = "the header Kit-Signature is missing", "no signature is by a key", " is more than 5m0s from the time here, "
+	for name, c := range map[string]struct{ signature, reason string }{
+		"none": {"", missing}, "malformed": {"v1", "the timestamp is missing"}, "no time": {strings.TrimPrefix(sign(now, path, body), "t="), "the timestamp is missing"},
+		"another path":    {sign(now, "/__kit/workflows/SHOP_RESTOCK", body), unmatched},
+		"another body":    {sign(now, path, body+" "), unmatched},
+		"too old":         {sign(now.Add(-301*time.Second), path, body), far + now.Format(time.RFC3339)},
+		"from the future": {sign(now.Add(301*time.Second), path, body), now.Add(301*time.Second).Format(time.RFC3339) + far},
+		"another key":     {kit.SignDispatch([]byte("another key entirely"), now, path, []byte(body)), unmatched},
+		"fifth of five":   {"v1=00,v1=00,v1=00,v1=00," + sign(now, path, body), unmatched},
 	} {
-		t.Run(name, func(t *testing.T) { send(path, body, signature).Want(401, "kit/invalid_signature") })
+		t.Run(name, func(t *testing.T) {
+			log.Reset()
+			got := send(path, body, c.signature).Want(401, "kit/invalid_signature")
+			if !strings.Contains(log.String(), c.reason) || strings.Contains(string(got.Body), c.reason) {
+				t.Errorf("sent %s and logged %s, expected %q in the log alone", got.Body, log.String(), c.reason)
+			}
+		})
 	}
 	var response struct{ JobID string }
 	send(path, body, sign(now.Add(-299*time.Second), path, body)).Want(202, "").JSON(&response)

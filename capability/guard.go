@@ -47,7 +47,8 @@ type Guard struct {
 }
 
 // Verifier checks the sender's own proof over the exact bytes received. An
-// error that is not a refusal is returned as [ErrInvalidSignature].
+// error that is not a refusal is the cause of [ErrInvalidSignature]: it is logged,
+// so it contains no secret, and not sent.
 type Verifier func(r *http.Request, body []byte) error
 
 // User admits a signed-in user, by bearer token or cookie session. An unsafe

@@ -1,17 +1,20 @@
 package email_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -117,6 +120,45 @@ func TestManagement(t *testing.T) {
 		t.Errorf("%s", body)
 	}
 	m.Machine("email:jobs:read").Post("/email/jobs/"+id+"/retry", nil).Want(403, "controlplane/insufficient_scope")
+}
+
+func TestLogSaysWhyAReportIsRefused(t *testing.T) {
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	m := mount(t, email.Config{Webhooks: email.Webhooks{
+		Resend: "whsec_" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef")), MailPace: base64.StdEncoding.EncodeToString(public), SES: snsTopic,
+	}}, kit.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	now := m.Clock.Now()
+	stamp := func(age time.Duration) string { return strconv.FormatInt(now.Add(-age).Unix(), 10) }
+	signature := base64.StdEncoding.EncodeToString(make([]byte, ed25519.SignatureSize))
+	for _, c := range []struct {
+		provider string
+		header   []string
+		reason   string
+	}{
+		{"resend", nil, "the header Svix-Id is missing"},
+		{"resend", []string{"Svix-Id", "1"}, "the header Svix-Timestamp is missing"},
+		{"resend", []string{"Svix-Id", "1", "Svix-Timestamp", stamp(301 * time.Second), "Svix-Signature", "v1," + signature},
+			"the timestamp " + now.Add(-301*time.Second).Format(time.RFC3339) + " is more than 5m0s from the time here, " + now.Format(time.RFC3339)},
+		{"resend", []string{"Svix-Id", "1", "Svix-Timestamp", "soon", "Svix-Signature", "v1," + signature}, "is no number of Unix seconds"},
+		{"resend", []string{"Svix-Id", "1", "Svix-Timestamp", stamp(0), "Svix-Signature", "v1," + signature}, "no signature is by a key"},
+		{"mailpace", nil, "the header X-Mailpace-Signature is missing"},
+		{"mailpace", []string{"X-Mailpace-Signature", signature}, "no signature is by a key"},
+		{"ses", nil, "of another topic"},
+	} {
+		log.Reset()
+		client := m.Anonymous()
+		for i := 0; i < len(c.header); i += 2 {
+			client = client.With(c.header[i], c.header[i+1])
+		}
+		got := client.Post("/email/webhooks/"+c.provider, "{}").Want(401, "email/webhook_invalid")
+		if !strings.Contains(log.String(), c.reason) || strings.Contains(log.String(), signature) || strings.Contains(string(got.Body), c.reason) {
+			t.Errorf("sent %s and logged %s, expected %q in the log alone, and no signature", got.Body, log.String(), c.reason)
+		}
+	}
 }
 
 func TestWebhooks(t *testing.T) {

@@ -3,22 +3,12 @@ package email
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"net/http"
 
 	"github.com/kitbackend/kit/internal/sns"
 )
 
 // ses reads the reports of Amazon SES from one SNS topic.
 type ses struct{ *sns.Topic }
-
-func (s ses) verify(r *http.Request, body []byte) error {
-	err := s.Verify(r, body)
-	if errors.Is(err, sns.ErrForged) {
-		return ErrInvalidWebhook
-	}
-	return err
-}
 
 // read returns the reports of a verified message.
 func (s ses) read(ctx context.Context, body []byte) ([]Report, error) {

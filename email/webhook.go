@@ -9,11 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/proof"
 	"github.com/kitbackend/kit/internal/sns"
 )
 
@@ -67,7 +67,7 @@ func (e *Email) webhookRoutes() []capability.Route {
 			return
 		}
 		routes = append(routes, capability.Route{
-			Method: http.MethodPost, Path: "/webhooks/" + name, Guard: capability.SignedWebhook(verify),
+			Method: http.MethodPost, Path: "/webhooks/" + name, Guard: capability.SignedWebhook(invalid(verify)),
 			Summary: "What " + name + " reports of messages.", MaxBody: maxWebhook, Refusals: []*capability.Error{ErrInvalidWebhook},
 			Handle: capability.Raw(func(c *capability.Call) error {
 				body, err := c.Body()
@@ -90,8 +90,19 @@ func (e *Email) webhookRoutes() []capability.Route {
 	}
 	add("resend", e.cfg.Webhooks.Resend, e.verifyResend, of(readResend))
 	add("mailpace", e.cfg.Webhooks.MailPace, e.verifyMailPace, of(readMailPace))
-	add("ses", e.cfg.Webhooks.SES, e.ses.verify, e.ses.read)
+	add("ses", e.cfg.Webhooks.SES, e.ses.Verify, e.ses.read)
 	return capability.Mount(e.cfg.BasePath, routes...)
+}
+
+// invalid returns a verifier that refuses with [ErrInvalidWebhook] where verify does not refuse.
+func invalid(verify capability.Verifier) capability.Verifier {
+	return func(r *http.Request, body []byte) error {
+		err := verify(r, body)
+		if refusal := new(capability.Error); err == nil || errors.As(err, &refusal) {
+			return err
+		}
+		return ErrInvalidWebhook.Because(err)
+	}
 }
 
 // of adapts a parser that makes no requests.
@@ -101,37 +112,43 @@ func of(read func([]byte) ([]Report, error)) func(context.Context, []byte) ([]Re
 
 // verifyResend checks a Svix signature: HMAC-SHA256 of "id.timestamp.body".
 func (e *Email) verifyResend(r *http.Request, body []byte) error {
-	id, stamp := r.Header.Get("Svix-Id"), r.Header.Get("Svix-Timestamp")
-	seconds, err := strconv.ParseInt(stamp, 10, 64)
-	if err != nil || e.host.Now().Sub(time.Unix(seconds, 0)).Abs() > webhookSkew {
-		return ErrInvalidWebhook
-	}
 	key, err := e.cfg.Webhooks.resendKey()
 	if err != nil {
-		return ErrInvalidWebhook
+		return err
+	}
+	id, stamp, signatures, err := proof.Standard(r.Header, "Svix")
+	if err != nil {
+		return err
+	}
+	if err := proof.Fresh(stamp, e.host.Now(), webhookSkew); err != nil {
+		return err
 	}
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(id + "." + stamp + "."))
 	h.Write(body)
 	want := h.Sum(nil)
-	for signature := range strings.FieldsSeq(r.Header.Get("Svix-Signature")) {
+	for signature := range strings.FieldsSeq(signatures) {
 		encoded, ok := strings.CutPrefix(signature, "v1,")
 		got, err := base64.StdEncoding.DecodeString(encoded)
 		if ok && err == nil && hmac.Equal(got, want) {
 			return nil
 		}
 	}
-	return ErrInvalidWebhook
+	return proof.ErrUnmatched
 }
 
 func (e *Email) verifyMailPace(r *http.Request, body []byte) error {
 	key, err := base64.StdEncoding.DecodeString(e.cfg.Webhooks.MailPace)
 	if err != nil {
-		return ErrInvalidWebhook
+		return err
 	}
-	signature, err := base64.StdEncoding.DecodeString(r.Header.Get("X-Mailpace-Signature"))
+	encoded, err := proof.Header(r.Header, "X-Mailpace-Signature")
+	if err != nil {
+		return err
+	}
+	signature, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || !ed25519.Verify(key, body, signature) {
-		return ErrInvalidWebhook
+		return proof.ErrUnmatched
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 package payments_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -66,6 +68,44 @@ func (m *mall) wantNoRows() {
 	m.Machine("payments:purchases:read").Get("/payments/admin/purchases").Want(200, "").JSON(&list)
 	if len(list.Items) != 0 {
 		m.t.Errorf("there are rows: %+v", list.Items)
+	}
+}
+
+// TestLogSaysWhyAProofDoesNotVerify: a sender learns nothing of it.
+func TestLogSaysWhyAProofDoesNotVerify(t *testing.T) {
+	missing := map[payments.RailID]string{
+		ios: "the body has no signedPayload", android: "the header Authorization is missing", card: "the header Stripe-Signature is missing",
+		payments.RailMerchantA: "the header Paddle-Signature is missing", payments.RailMerchantB: "the header Webhook-Id is missing",
+	}
+	for _, rail := range paytest.Rails {
+		t.Run(string(rail), func(t *testing.T) {
+			var log bytes.Buffer
+			m := openMall(t, kit.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			refused := func(d script.Delivery, reason string) {
+				t.Helper()
+				log.Reset()
+				w := httptest.NewRecorder()
+				m.ServeHTTP(w, d.Request("/payments/webhooks/"+string(rail)))
+				said := log.String()
+				if w.Code != 401 || strings.Contains(w.Body.String(), reason) || !strings.Contains(said, "msg=refused") || !strings.Contains(said, reason) {
+					t.Errorf("sent %d %s and logged %s, expected %q in the log alone", w.Code, w.Body, said, reason)
+				}
+				for _, values := range d.Header {
+					if strings.Contains(said, values[0]) {
+						t.Errorf("the log quotes %s: %s", values[0], said)
+					}
+				}
+			}
+			event := []byte(`{"id":"a"}`)
+			refused(script.Delivery{Body: []byte("{")}, missing[rail])
+			if rail == ios {
+				return // the certificates are those of the notification itself
+			}
+			old := m.proven(rail, event)
+			m.Clock.Advance(2 * time.Hour)
+			refused(m.proven(rail, event), "no event that can be recorded")
+			refused(old, "the time here")
+		})
 	}
 }
 

@@ -57,8 +57,8 @@ type Rail struct {
 	RenewalLeeway time.Duration
 
 	// Verify checks the proof of a webhook over the exact bytes received and
-	// returns what was delivered. It refuses with [ErrInvalidSignature]. If the keys of the sender
-	// are unavailable it returns [Transient].
+	// returns what was delivered. It refuses with [ErrInvalidSignature], whose cause says why to the
+	// log and contains no secret. If the keys of the sender are unavailable it returns [Transient].
 	Verify func(ctx context.Context, a Access, header http.Header, body []byte) (Delivery, error)
 	// Expand turns a verified delivery, read from its Body alone, into
 	// observations; none means that there is nothing to record. It may call the

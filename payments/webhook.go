@@ -9,6 +9,7 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/proof"
 )
 
 // Outcome is the result of a webhook.
@@ -60,12 +61,12 @@ func (p *Payments) verifier(rail *rail) capability.Verifier {
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrInvalidSignature):
-			return ErrInvalidSignature.Because(err)
+			return err
 		default:
 			return p.unavailable(r.Context(), rail, err)
 		}
 		if len(d.ID) == 0 || len(d.ID) > maxDeliveryID || capability.CheckText("id", d.ID, 1, maxDeliveryID) != nil {
-			return ErrInvalidSignature.Because(errors.New("the delivery has no id that can be kept"))
+			return ErrInvalidSignature.Because(proof.ErrNoEvent)
 		}
 		if d.Type = d.Type[:min(len(d.Type), maxType)]; capability.CheckText("type", d.Type, 0, maxType) != nil {
 			d.Type = ""

@@ -11,15 +11,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/proof"
 	"github.com/kitbackend/kit/internal/sns"
 )
 
@@ -125,7 +126,7 @@ func (s *Support) inboundRoutes() []capability.Route {
 	add("relay", s.cfg.Inbound.Relay, s.verifyRelay, readRelay)
 	add("mailgun/mime", s.cfg.Inbound.Mailgun, s.verifyMailgun, readMailgun)
 	add("sendgrid", s.cfg.Inbound.SendGrid, s.verifySendGrid, readSendGrid)
-	add("ses", s.cfg.Inbound.SES, s.verifySES, s.readSES)
+	add("ses", s.cfg.Inbound.SES, s.ses.Verify, s.readSES)
 	return routes
 }
 
@@ -150,30 +151,30 @@ func told(c *capability.Call, outcome Outcome) error {
 	return json.NewEncoder(c.Writer()).Encode(map[string]Outcome{"outcome": outcome})
 }
 
-// fresh reports whether the time of a signature, in Unix seconds, is within signatureAge.
-func (s *Support) fresh(stamp string) bool {
-	seconds, err := strconv.ParseInt(stamp, 10, 64)
-	return err == nil && s.host.Now().Sub(time.Unix(seconds, 0)).Abs() <= signatureAge
-}
-
 func (s *Support) verifyRelay(r *http.Request, body []byte) error {
-	id, stamp := r.Header.Get("Webhook-Id"), r.Header.Get("Webhook-Timestamp")
 	key, err := s.cfg.Inbound.relayKey()
-	if err != nil || id == "" || !s.fresh(stamp) {
-		return capability.ErrInvalidSignature
+	if err != nil {
+		return err
+	}
+	id, stamp, signatures, err := proof.Standard(r.Header, "Webhook")
+	if err != nil {
+		return err
+	}
+	if err := proof.Fresh(stamp, s.host.Now(), signatureAge); err != nil {
+		return err
 	}
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(id + "." + stamp + "."))
 	h.Write(body)
 	want := h.Sum(nil)
-	for signature := range strings.FieldsSeq(r.Header.Get("Webhook-Signature")) {
+	for signature := range strings.FieldsSeq(signatures) {
 		encoded, ok := strings.CutPrefix(signature, "v1,")
 		got, err := base64.StdEncoding.DecodeString(encoded)
 		if ok && err == nil && hmac.Equal(got, want) {
 			return nil
 		}
 	}
-	return capability.ErrInvalidSignature
+	return proof.ErrUnmatched
 }
 
 func readRelay(_ *http.Request, body []byte) (handed, error) {
@@ -193,14 +194,17 @@ func readRelay(_ *http.Request, body []byte) (handed, error) {
 
 func (s *Support) verifyMailgun(r *http.Request, body []byte) error {
 	form, err := mailForm(r, body)
-	if err != nil || !s.fresh(form.Get("timestamp")) {
-		return capability.ErrInvalidSignature
+	if err != nil {
+		return fmt.Errorf("the body is no form: %w", err)
+	}
+	if err := proof.Fresh(form.Get("timestamp"), s.host.Now(), signatureAge); err != nil {
+		return err
 	}
 	h := hmac.New(sha256.New, []byte(s.cfg.Inbound.Mailgun))
 	h.Write([]byte(form.Get("timestamp") + form.Get("token")))
 	got, err := hex.DecodeString(form.Get("signature"))
 	if err != nil || !hmac.Equal(got, h.Sum(nil)) {
-		return capability.ErrInvalidSignature
+		return proof.ErrUnmatched
 	}
 	return nil
 }
@@ -219,20 +223,30 @@ func readMailgun(r *http.Request, body []byte) (handed, error) {
 
 // verifySendGrid checks an ECDSA signature of the timestamp and the body as received.
 func (s *Support) verifySendGrid(r *http.Request, body []byte) error {
-	stamp := r.Header.Get("X-Twilio-Email-Event-Webhook-Timestamp")
 	key, err := s.cfg.Inbound.sendGridKey()
-	if err != nil || !s.fresh(stamp) {
-		return capability.ErrInvalidSignature
-	}
-	signature, err := base64.StdEncoding.DecodeString(r.Header.Get("X-Twilio-Email-Event-Webhook-Signature"))
 	if err != nil {
-		return capability.ErrInvalidSignature
+		return err
+	}
+	stamp, err := proof.Header(r.Header, "X-Twilio-Email-Event-Webhook-Timestamp")
+	if err != nil {
+		return err
+	}
+	encoded, err := proof.Header(r.Header, "X-Twilio-Email-Event-Webhook-Signature")
+	if err != nil {
+		return err
+	}
+	if err := proof.Fresh(stamp, s.host.Now(), signatureAge); err != nil {
+		return err
+	}
+	signature, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return proof.ErrUnmatched
 	}
 	h := sha256.New()
 	h.Write([]byte(stamp))
 	h.Write(body)
 	if !ecdsa.VerifyASN1(key, h.Sum(nil), signature) {
-		return capability.ErrInvalidSignature
+		return proof.ErrUnmatched
 	}
 	return nil
 }
@@ -255,14 +269,6 @@ func readSendGrid(r *http.Request, body []byte) (handed, error) {
 		return handed{}, errors.New("too many recipients")
 	}
 	return handed{Envelope{From: envelope.From, To: envelope.To}, []byte(form.Get("email"))}, nil
-}
-
-func (s *Support) verifySES(r *http.Request, body []byte) error {
-	err := s.ses.Verify(r, body)
-	if errors.Is(err, sns.ErrForged) {
-		return capability.ErrInvalidSignature
-	}
-	return err
 }
 
 // readSES reads the notification of a receipt rule's SNS action. Its encoding is a setting of the

@@ -13,12 +13,14 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"log/slog"
 	mimeform "mime/multipart"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/sns/snstest"
 	"github.com/kitbackend/kit/kittest"
@@ -31,8 +33,23 @@ const (
 )
 
 // adapters composes support with the relay and Mailgun routes of inbound mail.
-func adapters(t *testing.T) *kittest.Kit {
-	return desk(t, support.Config{Inbound: support.Inbound{Relay: relaySecret, Mailgun: mailgunKey}, Guard: support.Guard{MaxRawBytes: 4096}})
+func adapters(t *testing.T, opts ...kit.Option) *kittest.Kit {
+	return desk(t, support.Config{Inbound: support.Inbound{Relay: relaySecret, Mailgun: mailgunKey}, Guard: support.Guard{MaxRawBytes: 4096}}, opts...)
+}
+
+// reasons is a log of the operator's.
+type reasons struct{ bytes.Buffer }
+
+func (r *reasons) option() kit.Option { return kit.WithLogger(slog.New(slog.NewTextHandler(r, nil))) }
+
+// want fails the test unless a refusal was logged, for this reason, and sent without it.
+func (r *reasons) want(t *testing.T, got *kittest.Response, reason string) {
+	t.Helper()
+	got.Want(401, "kit/invalid_signature")
+	if log := r.String(); !strings.Contains(log, "msg=refused") || !strings.Contains(log, reason) || bytes.Contains(got.Body, []byte(reason)) {
+		t.Errorf("sent %s and logged %s, expected %q in the log alone", got.Body, log, reason)
+	}
+	r.Reset()
 }
 
 // relay sends a mail signed according to Standard Webhooks.
@@ -51,7 +68,8 @@ func relayed(to, raw string) string {
 }
 
 func TestMailByARelay(t *testing.T) {
-	k := adapters(t)
+	var log reasons
+	k := adapters(t, log.option())
 	raw := mail("grace@customer.example", "Refund", "I was charged twice.")
 	body := relayed(inbox, raw)
 	for i, want := range []support.Outcome{support.OutcomeStored, support.OutcomeDuplicate} {
@@ -63,11 +81,13 @@ func TestMailByARelay(t *testing.T) {
 	if got := thread(t, k, newest(t, k)); got.Subject != "Refund" || count(t, k) != 1 {
 		t.Errorf("stored %q, %d threads", got.Subject, count(t, k))
 	}
-	relay(k, "whsec_"+base64.StdEncoding.EncodeToString([]byte("of somebody else, and long")), body, 0).Want(401, "kit/invalid_signature")
+	log.want(t, relay(k, "whsec_"+base64.StdEncoding.EncodeToString([]byte("of somebody else, and long")), body, 0), "no signature is by a key")
 	for _, age := range []time.Duration{6 * time.Minute, -6 * time.Minute} {
-		relay(k, relaySecret, body, age).Want(401, "kit/invalid_signature")
+		now := k.Clock.Now()
+		log.want(t, relay(k, relaySecret, body, age), fmt.Sprintf("the timestamp %s is more than 5m0s from the time here, %s",
+			now.Add(-age).Format(time.RFC3339), now.Format(time.RFC3339)))
 	}
-	k.Anonymous().With("Content-Type", "application/json").Post("/support/inbound/relay", body).Want(401, "kit/invalid_signature")
+	log.want(t, k.Anonymous().With("Content-Type", "application/json").Post("/support/inbound/relay", body), "the header Webhook-Id is missing")
 	relay(k, relaySecret, "{", 0).Want(400, "kit/invalid_request")
 	relay(k, relaySecret, relayed(inbox, strings.Repeat("x", 5000)), 0).Want(413, "kit/body_too_large")
 	relay(k, relaySecret, relayed(inbox, "no header"), 0).Want(422, "support/unparseable_message")
@@ -81,7 +101,8 @@ func TestMailByARelay(t *testing.T) {
 }
 
 func TestMailByMailgun(t *testing.T) {
-	k := adapters(t)
+	var log reasons
+	k := adapters(t, log.option())
 	post := func(key, subject string, age time.Duration, multi bool) *kittest.Response {
 		stamp := fmt.Sprint(k.Clock.Now().Add(-age).Unix())
 		h := hmac.New(sha256.New, []byte(key))
@@ -105,9 +126,9 @@ func TestMailByMailgun(t *testing.T) {
 	if n := count(t, k); n != 2 {
 		t.Errorf("%d threads, want 2", n)
 	}
-	post("key-of-somebody-else", "Two", 0, false).Want(401, "kit/invalid_signature")
-	post(mailgunKey, "Two", 6*time.Minute, false).Want(401, "kit/invalid_signature")
-	k.Anonymous().With("Content-Type", "text/plain").Post("/support/inbound/mailgun/mime", "x").Want(401, "kit/invalid_signature")
+	log.want(t, post("key-of-somebody-else", "Two", 0, false), "no signature is by a key")
+	log.want(t, post(mailgunKey, "Two", 6*time.Minute, false), "is more than 5m0s from the time here")
+	log.want(t, k.Anonymous().With("Content-Type", "text/plain").Post("/support/inbound/mailgun/mime", "x"), "the timestamp is missing")
 }
 
 // form encodes fields as a multipart form.
@@ -130,7 +151,8 @@ func TestMailBySendGrid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := desk(t, support.Config{Inbound: support.Inbound{SendGrid: base64.StdEncoding.EncodeToString(public)}})
+	var log reasons
+	k := desk(t, support.Config{Inbound: support.Inbound{SendGrid: base64.StdEncoding.EncodeToString(public)}}, log.option())
 	post := func(kind, body string, age time.Duration, alter string) *kittest.Response {
 		stamp := fmt.Sprint(k.Clock.Now().Add(-age).Unix())
 		sum := sha256.Sum256([]byte(stamp + body))
@@ -154,9 +176,9 @@ func TestMailBySendGrid(t *testing.T) {
 	if got := thread(t, k, newest(t, k)); got.Subject != "Refund" || count(t, k) != 1 {
 		t.Errorf("stored %q, %d threads", got.Subject, count(t, k))
 	}
-	post(kind, body, 0, " ").Want(401, "kit/invalid_signature")
-	post(kind, body, 6*time.Minute, "").Want(401, "kit/invalid_signature")
-	k.Anonymous().With("Content-Type", kind).Post("/support/inbound/sendgrid", body).Want(401, "kit/invalid_signature")
+	log.want(t, post(kind, body, 0, " "), "no signature is by a key")
+	log.want(t, post(kind, body, 6*time.Minute, ""), "is more than 5m0s from the time here")
+	log.want(t, k.Anonymous().With("Content-Type", kind).Post("/support/inbound/sendgrid", body), "the header X-Twilio-Email-Event-Webhook-Timestamp is missing")
 	kind, body = fields("Refund", "nobody")
 	post(kind, body, 0, "").Want(400, "kit/invalid_request")
 	kind, body = fields("Refund", `{"to":["`+strings.Repeat(`x@acme.example","`, 200)+`y@acme.example"]}`)
@@ -164,7 +186,8 @@ func TestMailBySendGrid(t *testing.T) {
 }
 
 func TestMailBySES(t *testing.T) {
-	k := desk(t, support.Config{Inbound: support.Inbound{SES: snstest.Topic}})
+	var log reasons
+	k := desk(t, support.Config{Inbound: support.Inbound{SES: snstest.Topic}}, log.option())
 	amazon := snstest.New(t, k.Clock.Now())
 	support.ReachSNS(k.Support(), amazon)
 	post := func(fields map[string]string, age time.Duration) *kittest.Response {
@@ -208,9 +231,9 @@ func TestMailBySES(t *testing.T) {
 		t.Log(name)
 		post(map[string]string{"Message": text}, 0).Want(400, "kit/invalid_request")
 	}
-	post(map[string]string{"Message": notice(inbox, "UTF8", plain), "TopicArn": snstest.Topic + "2"}, 0).Want(401, "kit/invalid_signature")
-	post(message, 25*time.Hour).Want(401, "kit/invalid_signature")
-	k.Anonymous().With("Content-Type", "text/plain").Post("/support/inbound/ses", "{}").Want(401, "kit/invalid_signature")
+	log.want(t, post(map[string]string{"Message": notice(inbox, "UTF8", plain), "TopicArn": snstest.Topic + "2"}, 0), "of another topic")
+	log.want(t, post(message, 25*time.Hour), "is more than 24h0m0s before or 5m0s after the time here")
+	log.want(t, k.Anonymous().With("Content-Type", "text/plain").Post("/support/inbound/ses", "{}"), "of another topic")
 	amazon.Down = true
 	post(map[string]string{"Type": "SubscriptionConfirmation", "Token": "t2", "SubscribeURL": "https://elsewhere.example/", "Message": "confirm"}, 0).Want(503, "kit/unavailable")
 }

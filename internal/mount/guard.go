@@ -267,9 +267,8 @@ func (x *exchange) record(refusal *capability.Error) error {
 
 // asRefusal returns err if it is a refusal, and cover in place of any other error.
 func asRefusal(err error, cover *capability.Error) error {
-	refusal := capability.AsError(err)
-	if refusal.Is(capability.ErrInternal) {
+	if capability.AsError(err).Is(capability.ErrInternal) {
 		return cover.Because(err)
 	}
-	return refusal
+	return err
 }

@@ -100,6 +100,8 @@ func (x *exchange) refuse(err error) {
 	case errors.Is(err, errPanicked): // logged with its stack
 	case r.Status >= http.StatusInternalServerError && !left:
 		x.log(slog.LevelError, "failed", slog.String("code", r.Code), slog.String("error", err.Error()))
+	case x.unproven(r): // the operator corrects a secret or a clock
+		x.log(slog.LevelInfo, "refused", slog.String("code", r.Code), slog.String("error", err.Error()))
 	default:
 		x.log(slog.LevelDebug, "refused", slog.String("code", r.Code), slog.String("error", err.Error()))
 	}
@@ -111,6 +113,12 @@ func (x *exchange) refuse(err error) {
 	if left { // no failure of the kit, and the client has disconnected
 		x.w.Status, x.refusal = statusLeft, nil
 	}
+}
+
+// unproven reports whether a refusal is that of a webhook whose proof does not verify.
+func (x *exchange) unproven(r *capability.Error) bool {
+	return r.Status == http.StatusUnauthorized && x.row != nil &&
+		x.row.entry.Route.Guard.Strategy() == capability.StrategySignedWebhook
 }
 
 func (x *exchange) writeRefusal(r *capability.Error) {

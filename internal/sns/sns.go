@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/proof"
 	"github.com/kitbackend/kit/internal/rate"
 )
 
@@ -110,32 +111,47 @@ func (n message) signed() []byte {
 // SNS retries.
 func (t *Topic) Verify(r *http.Request, body []byte) error {
 	var n message
-	if json.Unmarshal(body, &n) != nil || t.topic == "" || n.TopicArn != t.topic || n.SignatureVersion != "2" {
-		return ErrForged
+	switch err := json.Unmarshal(body, &n); {
+	case err != nil:
+		return forged("the body is no message of SNS")
+	case t.topic == "" || n.TopicArn != t.topic:
+		return forged("it is of another topic than the configured one")
+	case n.SignatureVersion != "2":
+		return forged("the topic signs with another SignatureVersion than 2")
 	}
 	sent, err := time.Parse(time.RFC3339, n.Timestamp)
-	if age := t.now().Sub(sent); err != nil || age > maxAge || age < -maxSkew {
-		return ErrForged
+	if err != nil {
+		return forged("its Timestamp is no time")
+	}
+	now := t.now()
+	if age := now.Sub(sent); age > maxAge || age < -maxSkew {
+		return forged("its Timestamp %s is more than %s before or %s after the time here, %s", proof.Time(sent), maxAge, maxSkew, proof.Time(now))
 	}
 	signature, err := base64.StdEncoding.DecodeString(n.Signature)
 	if err != nil {
-		return ErrForged
+		return forged("its Signature is not in base64")
 	}
 	at, err := url.Parse(n.SigningCertURL)
 	if err != nil || at.Scheme != "https" || at.Host != t.host || !certificatePath.MatchString(at.Path) || at.RawQuery != "" {
-		return ErrForged
+		return forged("its SigningCertURL is not of %s", t.host)
 	}
 	certificate, err := t.certificate(r.Context(), at.Path)
 	if err != nil {
 		return capability.ErrUnavailable.Because(err)
 	}
-	if now := t.now(); now.Before(certificate.NotBefore) || now.After(certificate.NotAfter) {
-		return ErrForged
+	if now.Before(certificate.NotBefore) || now.After(certificate.NotAfter) {
+		return forged("the certificate of SNS is valid from %s to %s, and the time here is %s",
+			proof.Time(certificate.NotBefore), proof.Time(certificate.NotAfter), proof.Time(now))
 	}
 	if certificate.CheckSignature(x509.SHA256WithRSA, n.signed(), signature) != nil {
-		return ErrForged
+		return forged("its Signature is not by the certificate of SNS")
 	}
 	return nil
+}
+
+// forged returns an error that says to operators why a message is refused.
+func forged(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrForged}, args...)...)
 }
 
 // certificate returns the certificate at a path, which is fetched once. Only SNS is asked, so it

@@ -21,6 +21,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -28,6 +29,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/internal/proof"
 	"github.com/kitbackend/kit/internal/strictjson"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/internal/jws"
@@ -48,8 +50,6 @@ const (
 	renewalLeeway = 24 * time.Hour
 	// clockSkew is how far the clocks of the sender and of the host may differ.
 	clockSkew = time.Minute
-	// maxToken bounds the token of a push, in bytes.
-	maxToken = 4 << 10
 )
 
 // Options replace addresses and keys of the rail. The zero value is Google's.
@@ -179,41 +179,61 @@ type claims struct {
 // verify checks the token of a push: any account of the issuer can have a token
 // made for any audience, so the account counts as well.
 func (r *rail) verify(ctx context.Context, a payments.Access, h http.Header, body []byte) (payments.Delivery, error) {
-	values := h.Values("Authorization")
-	if len(values) != 1 || len(values[0]) > maxToken {
-		return payments.Delivery{}, payments.ErrInvalidSignature
-	}
-	raw, ok := strings.CutPrefix(values[0], "Bearer ")
-	if !ok {
-		return payments.Delivery{}, payments.ErrInvalidSignature
-	}
-	token, err := jws.Parse(raw, jws.RS256)
-	if err != nil || token.Header.KeyID == "" {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+	token, err := bearer(h)
+	if err != nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(err)
 	}
 	var c claims
-	if strictjson.Valid(token.Payload) != nil || json.Unmarshal(token.Payload, &c) != nil || !c.good(a) {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+	if strictjson.Valid(token.Payload) != nil || json.Unmarshal(token.Payload, &c) != nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(errors.New("the claims of the token cannot be read"))
+	}
+	if err := c.check(a); err != nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(err)
 	}
 	key, err := r.keys.key(ctx, a.Now, token.Header.KeyID)
 	if err != nil {
 		return payments.Delivery{}, err
 	}
-	if token.VerifyRS256(key) != nil {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+	if err := token.VerifyRS256(key); err != nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(err)
 	}
 	return delivery(body, a)
 }
 
-// good reports whether claims are those of the configured sender, now.
-func (c claims) good(a payments.Access) bool {
-	now, skew := a.Now().Unix(), int64(clockSkew/time.Second)
+// bearer reads the token of a push.
+func bearer(h http.Header) (token jws.Token, err error) {
+	header, err := proof.Header(h, "Authorization")
+	if err != nil {
+		return token, err
+	}
+	raw, ok := strings.CutPrefix(header, "Bearer ")
+	if !ok {
+		return token, errors.New("the header Authorization is no bearer token")
+	}
+	if token, err = jws.Parse(raw, jws.RS256); err == nil && token.Header.KeyID == "" {
+		err = jws.ErrMalformed
+	}
+	return token, err
+}
+
+// check returns an error unless claims are those of the configured sender, now.
+func (c claims) check(a payments.Access) error {
 	audience, _ := c.Audience.(string)
-	account := a.Credentials["pushServiceAccount"].Reveal()
-	return (c.Issuer == "https://accounts.google.com" || c.Issuer == "accounts.google.com") &&
-		audience != "" && audience == a.Credentials["pushAudience"].Reveal() &&
-		c.Email != "" && c.Email == account && c.EmailVerified == true &&
-		now < c.ExpiresAt+skew && now > c.IssuedAt-skew && c.ExpiresAt > c.IssuedAt
+	if c.Issuer != "https://accounts.google.com" && c.Issuer != "accounts.google.com" {
+		return errors.New("the issuer of the token is another")
+	}
+	if audience == "" || audience != a.Credentials["pushAudience"].Reveal() {
+		return errors.New("the audience of the token is not the pushAudience of the credentials")
+	}
+	if c.Email == "" || c.Email != a.Credentials["pushServiceAccount"].Reveal() || c.EmailVerified != true {
+		return errors.New("the account of the token is not the pushServiceAccount of the credentials")
+	}
+	now, skew := a.Now(), int64(clockSkew/time.Second)
+	if now.Unix() >= c.ExpiresAt+skew || now.Unix() <= c.IssuedAt-skew || c.ExpiresAt <= c.IssuedAt {
+		return fmt.Errorf("the token is valid from %s to %s, and the time here is %s",
+			proof.Time(time.Unix(c.IssuedAt, 0)), proof.Time(time.Unix(c.ExpiresAt, 0)), proof.Time(now))
+	}
+	return nil
 }
 
 // delivery reads a push. It refuses a proven body that is no push, because it could not be
@@ -221,17 +241,17 @@ func (c claims) good(a payments.Access) bool {
 func delivery(body []byte, a payments.Access) (payments.Delivery, error) {
 	p, n, err := parsePush(body)
 	if err != nil {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(proof.ErrNoEvent)
 	}
 	id := p.Message.MessageID
 	if id == "" {
 		id = p.Message.LegacyID
 	}
 	if id == "" || len(id) > 200 {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(proof.ErrNoEvent)
 	}
 	if want := a.Credentials["pushSubscription"].Reveal(); want != "" && p.Subscription != want {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(errors.New("the push is of another subscription than the pushSubscription of the credentials"))
 	}
 	return payments.Delivery{ID: id, Type: n.name(), At: payments.Instant(n.EventTime), Body: body}, nil
 }

@@ -41,33 +41,39 @@ func TestTokenAttacks(t *testing.T) {
 		return c
 	}
 	at := func(d time.Duration) int64 { return clock.Now().Add(d).Unix() }
+	const (
+		issuer   = "the issuer of the token is another"
+		audience = "the audience of the token is not the pushAudience"
+		account  = "the account of the token is not the pushServiceAccount"
+	)
+	outside := ", and the time here is " + clock.Now().Format(time.RFC3339)
 	for name, c := range map[string]struct {
-		set map[string]any
-		ok  bool
+		set    map[string]any
+		reason string
 	}{
-		"ours":                        {nil, true},
-		"issuer without scheme":       {map[string]any{"iss": "accounts.google.com"}, true},
-		"another issuer":              {map[string]any{"iss": "https://accounts.example.com"}, false},
-		"no issuer":                   {map[string]any{"iss": nil}, false},
-		"another audience":            {map[string]any{"aud": "https://evil.example.com/"}, false},
-		"audience with more after it": {map[string]any{"aud": androidstoretest.Audience + "/"}, false},
-		"several audiences":           {map[string]any{"aud": []string{androidstoretest.Audience, "https://evil.example.com"}}, false},
-		"no audience":                 {map[string]any{"aud": nil}, false},
-		"another account":             {map[string]any{"email": "evil@project.iam.gserviceaccount.com"}, false},
-		"no account":                  {map[string]any{"email": nil}, false},
-		"e-mail not verified":         {map[string]any{"email_verified": false}, false},
-		"e-mail verified as a text":   {map[string]any{"email_verified": "true"}, false},
-		"e-mail verified missing":     {map[string]any{"email_verified": nil}, false},
-		"expired":                     {map[string]any{"iat": at(-2 * time.Hour), "exp": at(-2 * time.Minute)}, false},
-		"expired within the skew":     {map[string]any{"iat": at(-2 * time.Hour), "exp": at(-30 * time.Second)}, true},
-		"no expiry":                   {map[string]any{"exp": nil}, false},
-		"issued in the future":        {map[string]any{"iat": at(2 * time.Minute)}, false},
+		"ours":                        {nil, ""},
+		"issuer without scheme":       {map[string]any{"iss": "accounts.google.com"}, ""},
+		"another issuer":              {map[string]any{"iss": "https://accounts.example.com"}, issuer},
+		"no issuer":                   {map[string]any{"iss": nil}, issuer},
+		"another audience":            {map[string]any{"aud": "https://evil.example.com/"}, audience},
+		"audience with more after it": {map[string]any{"aud": androidstoretest.Audience + "/"}, audience},
+		"several audiences":           {map[string]any{"aud": []string{androidstoretest.Audience, "https://evil.example.com"}}, audience},
+		"no audience":                 {map[string]any{"aud": nil}, audience},
+		"another account":             {map[string]any{"email": "evil@project.iam.gserviceaccount.com"}, account},
+		"no account":                  {map[string]any{"email": nil}, account},
+		"e-mail not verified":         {map[string]any{"email_verified": false}, account},
+		"e-mail verified as a text":   {map[string]any{"email_verified": "true"}, account},
+		"e-mail verified missing":     {map[string]any{"email_verified": nil}, account},
+		"expired":                     {map[string]any{"iat": at(-2 * time.Hour), "exp": at(-2 * time.Minute)}, outside},
+		"expired within the skew":     {map[string]any{"iat": at(-2 * time.Hour), "exp": at(-30 * time.Second)}, ""},
+		"no expiry":                   {map[string]any{"exp": nil}, outside},
+		"issued in the future":        {map[string]any{"iat": at(2 * time.Minute)}, outside},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := store.Push([]byte(test), claims(c.set))
 			_, err := rail.Verify(t.Context(), access, d.Header, d.Body)
-			if (err == nil) != c.ok || err != nil && !errors.Is(err, payments.ErrInvalidSignature) {
-				t.Errorf("got %v, accepted should be %v", err, c.ok)
+			if (err == nil) != (c.reason == "") || err != nil && !(errors.Is(err, payments.ErrInvalidSignature) && strings.Contains(err.Error(), c.reason)) {
+				t.Errorf("got %v, expected %q", err, c.reason)
 			}
 		})
 	}
@@ -76,23 +82,25 @@ func TestTokenAttacks(t *testing.T) {
 	head := func(text string) string {
 		return base64.RawURLEncoding.EncodeToString([]byte(text)) + "." + parts[1] + "." + parts[2]
 	}
-	for name, header := range map[string]string{
-		"Basic":               "Basic " + good,
-		"bearer, lower case":  "bearer " + good,
-		"no token":            "Bearer ",
-		"alg none":            "Bearer " + head(`{"alg":"none","kid":"1"}`),
-		"alg HS256":           "Bearer " + head(`{"alg":"HS256","kid":"1"}`),
-		"alg ES256":           "Bearer " + head(`{"alg":"ES256","kid":"1"}`),
-		"no key id":           "Bearer " + head(`{"alg":"RS256"}`),
-		"claims of another":   "Bearer " + parts[0] + "." + base64.RawURLEncoding.EncodeToString(script.Encode(claims(map[string]any{"sub": "2"}))) + "." + parts[2],
-		"a flipped signature": "Bearer " + parts[0] + "." + parts[1] + "." + flipped(parts[2]),
-		"a longer token":      "Bearer " + good + strings.Repeat("A", 5000),
+	const malformed, scheme, unsigned = "jws: malformed token", "the header Authorization is no bearer token", "jws: the signature does not verify"
+	for name, c := range map[string]struct{ header, reason string }{
+		"Basic":               {"Basic " + good, scheme},
+		"bearer, lower case":  {"bearer " + good, scheme},
+		"no token":            {"Bearer ", malformed},
+		"alg none":            {"Bearer " + head(`{"alg":"none","kid":"1"}`), malformed},
+		"alg HS256":           {"Bearer " + head(`{"alg":"HS256","kid":"1"}`), malformed},
+		"alg ES256":           {"Bearer " + head(`{"alg":"ES256","kid":"1"}`), malformed},
+		"no key id":           {"Bearer " + head(`{"alg":"RS256"}`), malformed},
+		"claims of another":   {"Bearer " + parts[0] + "." + base64.RawURLEncoding.EncodeToString(script.Encode(claims(map[string]any{"sub": "2"}))) + "." + parts[2], unsigned},
+		"a flipped signature": {"Bearer " + parts[0] + "." + parts[1] + "." + flipped(parts[2]), unsigned},
+		"a longer token":      {"Bearer " + good + strings.Repeat("A", 5000), "the header Authorization has more than 4096 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := store.Push([]byte(test), claims(nil))
-			d.Header = http.Header{"Authorization": {header}}
-			if _, err := rail.Verify(t.Context(), access, d.Header, d.Body); !errors.Is(err, payments.ErrInvalidSignature) {
-				t.Errorf("got %v, want payments/invalid_signature", err)
+			d.Header = http.Header{"Authorization": {c.header}}
+			_, err := rail.Verify(t.Context(), access, d.Header, d.Body)
+			if !errors.Is(err, payments.ErrInvalidSignature) || !strings.Contains(err.Error(), c.reason) || strings.Contains(err.Error(), parts[2]) {
+				t.Errorf("got %v, expected payments/invalid_signature and %q", err, c.reason)
 			}
 		})
 	}
@@ -195,7 +203,8 @@ func TestPushesOfOthers(t *testing.T) {
 	}
 	access.Credentials["pushSubscription"] = secrets.NewValue("projects/example/subscriptions/other")
 	d = store.Push([]byte(test), claims)
-	if _, err := rail.Verify(t.Context(), access, d.Header, d.Body); !errors.Is(err, payments.ErrInvalidSignature) {
+	_, err = rail.Verify(t.Context(), access, d.Header, d.Body)
+	if !errors.Is(err, payments.ErrInvalidSignature) || !strings.Contains(err.Error(), "another subscription than the pushSubscription") {
 		t.Errorf("another subscription: got %v, want payments/invalid_signature", err)
 	}
 }

@@ -61,7 +61,7 @@ func (k *keys) key(ctx context.Context, now func() time.Time, id string) (*rsa.P
 	case k.failure != nil:
 		return nil, payments.Transient(errors.New("the keys of the issuer cannot be had"), minRefetch)
 	}
-	return nil, payments.ErrInvalidSignature
+	return nil, payments.ErrInvalidSignature.Because(errors.New("the issuer has no key of the id in the token"))
 }
 
 // refresh fetches the keys. It ignores the cancellation of its caller, because others wait for it

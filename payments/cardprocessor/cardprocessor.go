@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/internal/proof"
 	"github.com/kitbackend/kit/internal/strictjson"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/internal/outbound"
@@ -112,8 +113,8 @@ type event struct {
 // verify accepts a signature by the current secret or the one before the rotation.
 func verify(_ context.Context, a payments.Access, h http.Header, body []byte) (payments.Delivery, error) {
 	keys := [][]byte{[]byte(a.Credentials["webhookSecret"].Reveal()), []byte(a.Previous["webhookSecret"].Reveal())}
-	if form.Verify(h, body, keys, a.Now(), Tolerance) != nil {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+	if err := form.Verify(h, body, keys, a.Now(), Tolerance); err != nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(err)
 	}
 	return delivery(body)
 }
@@ -124,7 +125,7 @@ func delivery(body []byte) (payments.Delivery, error) {
 	var e event
 	if strictjson.Valid(body) != nil || json.Unmarshal(body, &e) != nil ||
 		e.Object != "event" || e.ID == "" || len(e.ID) > 200 || e.Livemode == nil {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(proof.ErrNoEvent)
 	}
 	return payments.Delivery{
 		ID: e.ID, Type: e.Type, At: seconds(e.Created), Environment: environment(*e.Livemode), Body: body,

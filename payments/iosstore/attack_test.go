@@ -52,47 +52,45 @@ func TestChainAttacks(t *testing.T) {
 		return base64.RawURLEncoding.EncodeToString(script.Encode(h)) + "." + parts[1] + "." + parts[2]
 	}
 	year := 365 * 24 * time.Hour
-	for name, c := range map[string]struct {
-		raw string
-		ok  bool
-	}{
-		"a good one":                        {good.Sign(payload), true},
-		"root of the header is not read":    {with(certificates[0], certificates[1], "AAAA"), true},
-		"no leaf OID":                       {chain(sign.AppleOptions{NoLeafOID: true}).Sign(payload), false},
-		"no intermediate OID":               {chain(sign.AppleOptions{NoIntermediateOID: true}).Sign(payload), false},
-		"neither OID":                       {chain(sign.AppleOptions{NoLeafOID: true, NoIntermediateOID: true}).Sign(payload), false},
-		"intermediate may not sign":         {chain(sign.AppleOptions{IntermediateNotCA: true}).Sign(payload), false},
-		"expired leaf":                      {chain(sign.AppleOptions{NotAfter: clock.Now().Add(-2 * time.Minute)}).Sign(payload), false},
-		"expired within the skew":           {chain(sign.AppleOptions{NotAfter: clock.Now().Add(-30 * time.Second)}).Sign(payload), true},
-		"leaf of tomorrow":                  {chain(sign.AppleOptions{NotBefore: clock.Now().Add(year)}).Sign(payload), false},
-		"another root, brought along":       {foreign.Sign(payload), false},
-		"own chain, pinned root at its end": {foreign.SignWith(script.Object{"x5c": append(foreign.Certificates()[:2], certificates[2])}, payload), false},
-		"own leaf, good intermediate":       {foreign.SignWith(script.Object{"x5c": append(foreign.Certificates()[:1], certificates[1:]...)}, payload), false},
-		"two certificates":                  {with(certificates[0], certificates[1]), false},
-		"one certificate":                   {with(certificates[0]), false},
-		"no certificates":                   {good.SignWith(nil, payload), false},
-		"four certificates":                 {with(append(certificates, certificates[2])...), false},
-		"certificates in another order":     {with(certificates[1], certificates[0], certificates[2]), false},
-		"intermediate as leaf":              {with(certificates[1], certificates[1], certificates[2]), false},
-		"a certificate that is none":        {with("AAAA", certificates[1], certificates[2]), false},
-		"a certificate of 10 KB":            {with(strings.Repeat("A", 10<<10), certificates[1], certificates[2]), false},
-		"alg none":                          {head(script.Object{"alg": "none", "x5c": certificates}), false},
-		"alg none, no signature":            {strings.TrimSuffix(head(script.Object{"alg": "none", "x5c": certificates}), parts[2]), false},
-		"alg HS256":                         {head(script.Object{"alg": "HS256", "x5c": certificates}), false},
-		"alg RS256":                         {head(script.Object{"alg": "RS256", "x5c": certificates}), false},
-		"alg ES384":                         {head(script.Object{"alg": "ES384", "x5c": certificates}), false},
-		"alg es256":                         {head(script.Object{"alg": "es256", "x5c": certificates}), false},
-		"crit":                              {good.SignWith(script.Object{"x5c": certificates, "crit": []string{"b64"}, "b64": false}, payload), false},
-		"a header of its own key":           {good.SignWith(script.Object{"jwk": script.Object{"kty": "EC"}}, payload), false},
-		"four parts":                        {good.Sign(payload) + ".x", false},
-		"a line break":                      {good.Sign(payload) + "\n", false},
-		"200 KB":                            {good.Sign(notification(clock, script.Object{"pad": strings.Repeat("x", 200<<10)})), false},
+	const malformed, other = "jws: malformed token", "they are not those of receipts"
+	for name, c := range map[string]struct{ raw, reason string }{
+		"a good one":                        {good.Sign(payload), ""},
+		"root of the header is not read":    {with(certificates[0], certificates[1], "AAAA"), ""},
+		"no leaf OID":                       {chain(sign.AppleOptions{NoLeafOID: true}).Sign(payload), other},
+		"no intermediate OID":               {chain(sign.AppleOptions{NoIntermediateOID: true}).Sign(payload), other},
+		"neither OID":                       {chain(sign.AppleOptions{NoLeafOID: true, NoIntermediateOID: true}).Sign(payload), other},
+		"intermediate may not sign":         {chain(sign.AppleOptions{IntermediateNotCA: true}).Sign(payload), other},
+		"expired leaf":                      {chain(sign.AppleOptions{NotAfter: clock.Now().Add(-2 * time.Minute)}).Sign(payload), "valid from "},
+		"expired within the skew":           {chain(sign.AppleOptions{NotAfter: clock.Now().Add(-30 * time.Second)}).Sign(payload), ""},
+		"leaf of tomorrow":                  {chain(sign.AppleOptions{NotBefore: clock.Now().Add(year)}).Sign(payload), "valid from 2027-03-01T12:00:00Z to 2028"},
+		"another root, brought along":       {foreign.Sign(payload), "no pinned root signs the second"},
+		"own chain, pinned root at its end": {foreign.SignWith(script.Object{"x5c": append(foreign.Certificates()[:2], certificates[2])}, payload), "no pinned root signs the second"},
+		"own leaf, good intermediate":       {foreign.SignWith(script.Object{"x5c": append(foreign.Certificates()[:1], certificates[1:]...)}, payload), "the second does not sign the first"},
+		"two certificates":                  {with(certificates[0], certificates[1]), "there are 2 of them, not 3"},
+		"one certificate":                   {with(certificates[0]), "there are 1 of them, not 3"},
+		"no certificates":                   {good.SignWith(nil, payload), "there are 0 of them, not 3"},
+		"four certificates":                 {with(append(certificates, certificates[2])...), "there are 4 of them, not 3"},
+		"certificates in another order":     {with(certificates[1], certificates[0], certificates[2]), other},
+		"intermediate as leaf":              {with(certificates[1], certificates[1], certificates[2]), other},
+		"a certificate that is none":        {with("AAAA", certificates[1], certificates[2]), "one cannot be read"},
+		"a certificate of 10 KB":            {with(strings.Repeat("A", 10<<10), certificates[1], certificates[2]), "one is too large"},
+		"alg none":                          {head(script.Object{"alg": "none", "x5c": certificates}), malformed},
+		"alg none, no signature":            {strings.TrimSuffix(head(script.Object{"alg": "none", "x5c": certificates}), parts[2]), malformed},
+		"alg HS256":                         {head(script.Object{"alg": "HS256", "x5c": certificates}), malformed},
+		"alg RS256":                         {head(script.Object{"alg": "RS256", "x5c": certificates}), malformed},
+		"alg ES384":                         {head(script.Object{"alg": "ES384", "x5c": certificates}), malformed},
+		"alg es256":                         {head(script.Object{"alg": "es256", "x5c": certificates}), malformed},
+		"crit":                              {good.SignWith(script.Object{"x5c": certificates, "crit": []string{"b64"}, "b64": false}, payload), malformed},
+		"a header of its own key":           {good.SignWith(script.Object{"jwk": script.Object{"kty": "EC"}}, payload), "there are 0 of them, not 3"},
+		"four parts":                        {good.Sign(payload) + ".x", malformed},
+		"a line break":                      {good.Sign(payload) + "\n", malformed},
+		"200 KB":                            {good.Sign(notification(clock, script.Object{"pad": strings.Repeat("x", 200<<10)})), "the body has no signedPayload"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := script.Encode(script.Object{"signedPayload": c.raw})
 			_, err := rail.Verify(t.Context(), access, nil, body)
-			if (err == nil) != c.ok || err != nil && !errors.Is(err, payments.ErrInvalidSignature) {
-				t.Errorf("got %v, accepted should be %v", err, c.ok)
+			if (err == nil) != (c.reason == "") || err != nil && !(errors.Is(err, payments.ErrInvalidSignature) && strings.Contains(err.Error(), c.reason)) {
+				t.Errorf("got %v, expected %q", err, c.reason)
 			}
 		})
 	}

@@ -9,9 +9,11 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/kitbackend/kit/internal/proof"
 	"github.com/kitbackend/kit/payments/internal/jws"
 )
 
@@ -93,12 +95,12 @@ func (v *verifier) payload(raw string, now time.Time) ([]byte, error) {
 
 func (v *verifier) chain(x5c []string, now time.Time) (chain, error) {
 	if len(x5c) != certificates {
-		return chain{}, errChain
+		return chain{}, fmt.Errorf("%w: there are %d of them, not %d", errChain, len(x5c), certificates)
 	}
 	hash := sha256.New()
 	for _, text := range x5c {
 		if len(text) > maxCertificate {
-			return chain{}, errChain
+			return chain{}, fmt.Errorf("%w: one is too large", errChain)
 		}
 		hash.Write([]byte(text))
 		hash.Write([]byte{0})
@@ -116,7 +118,8 @@ func (v *verifier) chain(x5c []string, now time.Time) (chain, error) {
 		v.remember(name, c)
 	}
 	if now.Add(clockSkew).Before(c.notBefore) || now.Add(-clockSkew).After(c.notAfter) {
-		return chain{}, errChain
+		return chain{}, fmt.Errorf("%w: they are valid from %s to %s, and the time here is %s", errChain,
+			proof.Time(c.notBefore), proof.Time(c.notAfter), proof.Time(now))
 	}
 	return c, nil
 }
@@ -143,10 +146,10 @@ func (v *verifier) verify(x5c []string) (chain, error) {
 	}
 	key, ok := leaf.PublicKey.(*ecdsa.PublicKey)
 	if !ok || !has(leaf, leafOID) || !has(intermediate, intermediateOID) || !intermediate.IsCA || leaf.IsCA {
-		return chain{}, errChain
+		return chain{}, fmt.Errorf("%w: they are not those of receipts", errChain)
 	}
 	if leaf.CheckSignatureFrom(intermediate) != nil || string(leaf.RawIssuer) != string(intermediate.RawSubject) {
-		return chain{}, errChain
+		return chain{}, fmt.Errorf("%w: the second does not sign the first", errChain)
 	}
 	for _, root := range v.roots {
 		if string(intermediate.RawIssuer) != string(root.RawSubject) || intermediate.CheckSignatureFrom(root) != nil {
@@ -162,21 +165,21 @@ func (v *verifier) verify(x5c []string) (chain, error) {
 			}
 		}
 		if c.notAfter.Before(c.notBefore) {
-			return chain{}, errChain
+			return chain{}, fmt.Errorf("%w: they are never valid together", errChain)
 		}
 		return c, nil
 	}
-	return chain{}, errChain
+	return chain{}, fmt.Errorf("%w: no pinned root signs the second", errChain)
 }
 
 func parse(text string) (*x509.Certificate, error) {
 	der, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, errChain
+		return nil, fmt.Errorf("%w: one is not in base64", errChain)
 	}
 	certificate, err := x509.ParseCertificate(der)
 	if err != nil || len(certificate.UnhandledCriticalExtensions) > 0 {
-		return nil, errChain
+		return nil, fmt.Errorf("%w: one cannot be read", errChain)
 	}
 	return certificate, nil
 }

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/internal/proof"
 	"github.com/kitbackend/kit/internal/strictjson"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/internal/jws"
@@ -184,15 +185,15 @@ func (p app) check(fields secrets.Fields) (payments.StoreEnvironment, error) {
 func (r *rail) verify(_ context.Context, a payments.Access, _ http.Header, body []byte) (payments.Delivery, error) {
 	raw, ok := signedPayload(body)
 	if !ok {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(errors.New("the body has no signedPayload"))
 	}
 	payload, err := r.verifier.payload(raw, a.Now())
 	if err != nil {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(err)
 	}
 	d, err := delivery(payload, a)
 	if err != nil {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(err)
 	}
 	d.Body = body
 	return d, nil
@@ -215,7 +216,7 @@ func delivery(payload []byte, a payments.Access) (payments.Delivery, error) {
 	}
 	of, ok := n.of()
 	if !ok || n.UUID == "" || len(n.UUID) > 200 {
-		return payments.Delivery{}, errApp
+		return payments.Delivery{}, proof.ErrNoEvent
 	}
 	e, err := of.check(a.Credentials)
 	if err != nil {

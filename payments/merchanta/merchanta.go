@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/internal/proof"
 	"github.com/kitbackend/kit/internal/strictjson"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/internal/outbound"
@@ -107,8 +108,8 @@ type event struct {
 // verify accepts any of several signatures, by the current secret or the one before the rotation.
 func (r *rail) verify(_ context.Context, a payments.Access, h http.Header, body []byte) (payments.Delivery, error) {
 	keys := [][]byte{[]byte(a.Credentials["webhookSecret"].Reveal()), []byte(a.Previous["webhookSecret"].Reveal())}
-	if form.Verify(h, body, keys, a.Now(), r.tolerance) != nil {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+	if err := form.Verify(h, body, keys, a.Now(), r.tolerance); err != nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(err)
 	}
 	return delivery(body)
 }
@@ -118,7 +119,7 @@ func (r *rail) verify(_ context.Context, a payments.Access, h http.Header, body 
 func delivery(body []byte) (payments.Delivery, error) {
 	var e event
 	if strictjson.Valid(body) != nil || json.Unmarshal(body, &e) != nil || e.ID == "" || len(e.ID) > 200 {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(proof.ErrNoEvent)
 	}
 	return payments.Delivery{ID: e.ID, Type: e.Type, At: e.OccurredAt.Instant(), Body: body}, nil
 }

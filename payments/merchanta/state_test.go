@@ -2,13 +2,11 @@ package merchanta
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/kitbackend/kit/payments"
-	"github.com/kitbackend/kit/payments/internal/signature"
 )
 
 func decode[T any](t *testing.T, text string) (v T) {
@@ -235,8 +233,8 @@ func TestPublishedSignature(t *testing.T) {
 		"another body":   form.Verify(h, []byte(v.Body+" "), keys, at, Tolerance),
 		"another secret": form.Verify(h, []byte(v.Body), [][]byte{[]byte("pdl_ntfset_x")}, at, Tolerance),
 	} {
-		if !errors.Is(err, signature.ErrProof) {
-			t.Errorf("%s: got %v", name, err)
+		if err == nil {
+			t.Errorf("%s is accepted", name)
 		}
 	}
 	during := http.Header{"Paddle-Signature": {v.Header + ";h1=" + "00000000000000000000000000000000000000000000000000000000000000ff"}}

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/internal/proof"
 	"github.com/kitbackend/kit/internal/strictjson"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/internal/outbound"
@@ -120,10 +121,12 @@ type event struct {
 func verify(_ context.Context, a payments.Access, h http.Header, body []byte) (payments.Delivery, error) {
 	candidates := append(keys(a.Credentials["webhookSecret"].Reveal()), keys(a.Previous["webhookSecret"].Reveal())...)
 	id, err := signature.Standard(h, body, candidates, a.Now(), Tolerance)
+	if err != nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(err)
+	}
 	var e event
-	// One that is signed and still no event cannot be recorded.
-	if err != nil || len(id) > 200 || strictjson.Valid(body) != nil || json.Unmarshal(body, &e) != nil || e.Type == "" {
-		return payments.Delivery{}, payments.ErrInvalidSignature
+	if len(id) > 200 || strictjson.Valid(body) != nil || json.Unmarshal(body, &e) != nil || e.Type == "" {
+		return payments.Delivery{}, payments.ErrInvalidSignature.Because(proof.ErrNoEvent)
 	}
 	return payments.Delivery{ID: id, Type: e.Type, At: e.Timestamp.Instant(), Body: body}, nil
 }

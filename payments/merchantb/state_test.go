@@ -3,7 +3,6 @@ package merchantb
 import (
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 	"testing"
@@ -203,8 +202,8 @@ func TestPublishedSignature(t *testing.T) {
 		"no secret":      verify("", v.Body, at),
 		"whsec_ alone":   verify("whsec_", v.Body, at),
 	} {
-		if !errors.Is(err, signature.ErrProof) {
-			t.Errorf("%s: got %v", name, err)
+		if err == nil {
+			t.Errorf("%s is accepted", name)
 		}
 	}
 	h.Set(signature.StandardSignature, "v1a,AAAA v2,BBBB v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc= "+v.Signature)

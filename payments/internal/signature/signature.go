@@ -10,21 +10,17 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kitbackend/kit/internal/proof"
 )
 
-const (
-	// maxHeader bounds a header that is parsed, in bytes.
-	maxHeader = 4 << 10
-	// maxSignatures bounds how many signatures of one delivery are compared.
-	maxSignatures = 16
-)
-
-// ErrProof is the only error, because details would help only an attacker.
-var ErrProof = errors.New("signature: the signature does not verify")
+// maxSignatures bounds how many signatures of one delivery are compared.
+const maxSignatures = 16
 
 // Header describes a header with a timestamp and signatures in hex, such as
 // "t=1700000000,v1=5257a8".
@@ -36,21 +32,21 @@ type Header struct {
 	Time, Signature, Joint string
 }
 
-// Verify returns ErrProof unless one of the signatures was made with one of the
+// Verify returns an error, which says why, unless one of the signatures was made with one of the
 // keys at most tolerance before or after now. Keys that are empty never match.
 func (f Header) Verify(h http.Header, body []byte, keys [][]byte, now time.Time, tolerance time.Duration) error {
-	values := h.Values(f.Name)
-	if len(values) != 1 || len(values[0]) > maxHeader {
-		return ErrProof
+	header, err := proof.Header(h, f.Name)
+	if err != nil {
+		return err
 	}
 	var stamp string
 	var given [][]byte
-	for member := range strings.SplitSeq(values[0], f.Separator) {
+	for member := range strings.SplitSeq(header, f.Separator) {
 		name, value, _ := strings.Cut(strings.TrimSpace(member), "=")
 		switch name {
 		case f.Time:
 			if stamp != "" {
-				return ErrProof
+				return fmt.Errorf("the header %s has two timestamps", f.Name)
 			}
 			stamp = value
 		case f.Signature:
@@ -59,8 +55,8 @@ func (f Header) Verify(h http.Header, body []byte, keys [][]byte, now time.Time,
 			}
 		}
 	}
-	if !fresh(stamp, now, tolerance) {
-		return ErrProof
+	if err := proof.Fresh(stamp, now, tolerance); err != nil {
+		return err
 	}
 	return match(keys, given, []byte(stamp+f.Joint), body)
 }
@@ -79,13 +75,19 @@ const (
 	StandardSignature = "Webhook-Signature"
 )
 
-// Standard returns the id of a delivery, which is part of what is signed, or
-// ErrProof unless it is signed as Standard Webhooks has it, with one of the keys
-// at most tolerance before or after now.
+// Standard returns the id of a delivery, which is part of what is signed. It returns an error, which
+// says why, unless the delivery is signed as Standard Webhooks has it, with one of the keys at most
+// tolerance before or after now.
 func Standard(h http.Header, body []byte, keys [][]byte, now time.Time, tolerance time.Duration) (id string, err error) {
-	id, stamp, signatures := one(h, StandardID), one(h, StandardTimestamp), one(h, StandardSignature)
-	if id == "" || strings.Contains(id, ".") || !fresh(stamp, now, tolerance) {
-		return "", ErrProof
+	id, stamp, signatures, err := proof.Standard(h, "Webhook")
+	if err != nil {
+		return "", err
+	}
+	if strings.Contains(id, ".") {
+		return "", fmt.Errorf("the header %s has a dot", StandardID)
+	}
+	if err := proof.Fresh(stamp, now, tolerance); err != nil {
+		return "", err
 	}
 	var given [][]byte
 	for member := range strings.SplitSeq(signatures, " ") {
@@ -115,31 +117,14 @@ func Sum(key []byte, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// one returns a header that is present once and not too long.
-func one(h http.Header, name string) string {
-	values := h.Values(name)
-	if len(values) != 1 || len(values[0]) > maxHeader {
-		return ""
-	}
-	return values[0]
-}
-
-// fresh reports whether a timestamp in seconds is canonical and near enough.
-func fresh(stamp string, now time.Time, tolerance time.Duration) bool {
-	seconds, err := strconv.ParseInt(stamp, 10, 64)
-	if err != nil || seconds < 0 || len(stamp) > 12 || strconv.FormatInt(seconds, 10) != stamp {
-		return false
-	}
-	age := now.Unix() - seconds
-	limit := int64(tolerance / time.Second)
-	return -limit <= age && age <= limit
-}
-
 // match compares every signature with every key, in a time that does not depend
 // on which of them match.
 func match(keys, given [][]byte, prefix, body []byte) error {
-	if len(given) > maxSignatures {
-		return ErrProof
+	switch {
+	case len(given) == 0:
+		return errors.New("there is no signature that can be read")
+	case len(given) > maxSignatures:
+		return fmt.Errorf("there are more than %d signatures", maxSignatures)
 	}
 	found := false
 	for _, key := range keys {
@@ -154,7 +139,7 @@ func match(keys, given [][]byte, prefix, body []byte) error {
 		}
 	}
 	if !found {
-		return ErrProof
+		return proof.ErrUnmatched
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package signature_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,35 +18,45 @@ var (
 )
 
 func TestHeaderIsStrict(t *testing.T) {
+	at := func(s int64) string { return time.Unix(now.Unix()+s, 0).UTC().Format(time.RFC3339) }
 	good := form.Sign(key, body, now)
 	stamp, sum, _ := strings.Cut(good, ",")
 	many := strings.Repeat(",v1="+strings.Repeat("0", 64), 15)
-	for header, ok := range map[string]bool{
-		good:                                    true,
-		good + ",v0=" + strings.Repeat("0", 64): true, // of another version
-		sum + "," + stamp:                       true,
-		stamp + ", " + sum:                      true,
-		good + many:                             true,
-		good + many + many:                      false,
-		stamp + "," + stamp + "," + sum:         false, // two times
-		sum:                                     false,
-		stamp:                                   false,
-		"t=01772000000," + sum:                  false, // not canonical
-		"t=+1772000000," + sum:                  false,
-		"t=1772000000.0," + sum:                 false,
-		"t=-1," + sum:                           false,
-		"t=9223372036854775807," + sum:          false,
-		stamp + ",v1=" + strings.ToUpper(sum[3:]): true,
-		stamp + "," + sum[:len(sum)-2]:            false,
-		stamp + "," + sum + "00":                  false,
-		stamp + ",v1=" + strings.Repeat("00", 32): false,
-		stamp + ";" + sum:                         false,
-		good + strings.Repeat(",x=y", 2000):       false, // too long
-		"":                                        false,
+	const (
+		missing    = "the header X-Signature is missing"
+		timestamp  = "the timestamp is missing or is no number"
+		unreadable = "there is no signature that can be read"
+		unmatched  = "no signature is by a key"
+	)
+	for header, reason := range map[string]string{
+		good:                                    "",
+		good + ",v0=" + strings.Repeat("0", 64): "", // of another version
+		sum + "," + stamp:                       "",
+		stamp + ", " + sum:                      "",
+		good + many:                             "",
+		good + many + many:                      "there are more than 16 signatures",
+		stamp + "," + stamp + "," + sum:         "the header X-Signature has two timestamps",
+		sum:                                     timestamp,
+		stamp:                                   unreadable,
+		"t=01772000000," + sum:                  timestamp, // not canonical
+		"t=+1772000000," + sum:                  timestamp,
+		"t=1772000000.0," + sum:                 timestamp,
+		"t=-1," + sum:                           timestamp,
+		"t=9223372036854775807," + sum:          timestamp,
+		stamp + ",v1=" + strings.ToUpper(sum[3:]): "",
+		stamp + "," + sum[:len(sum)-2]:            unreadable,
+		stamp + "," + sum + "00":                  unreadable,
+		stamp + ",v1=" + strings.Repeat("00", 32): unmatched,
+		"t=1771999699," + sum:                     "the timestamp " + at(-301) + " is more than 5m0s from the time here, " + at(0),
+		"t=1772000301," + sum:                     "the timestamp " + at(301) + " is more than 5m0s from the time here, " + at(0),
+		stamp + ";" + sum:                         timestamp,
+		good + strings.Repeat(",x=y", 2000):       "the header X-Signature has more than 4096 bytes",
+		"":                                        missing,
 	} {
 		h := http.Header{"X-Signature": {header}}
-		if err := form.Verify(h, body, [][]byte{key}, now, 300*time.Second); (err == nil) != ok {
-			t.Errorf("%.100s: %v, accepted should be %v", header, err, ok)
+		err := form.Verify(h, body, [][]byte{key}, now, 300*time.Second)
+		if said := fmt.Sprint(err); (err == nil) != (reason == "") || !strings.Contains(said, reason) || strings.Contains(said, sum[3:]) {
+			t.Errorf("%.100s: %v, expected %q", header, err, reason)
 		}
 	}
 }
@@ -57,23 +68,24 @@ func TestStandardIsStrict(t *testing.T) {
 		change(h)
 		return h
 	}
+	const unmatched = "no signature is by a key"
 	for name, c := range map[string]struct {
-		h  http.Header
-		ok bool
+		h      http.Header
+		reason string
 	}{
-		"good":                 {signed(func(http.Header) {}), true},
-		"another id":           {signed(func(h http.Header) { h.Set(signature.StandardID, "msg_2") }), false},
-		"an id with a dot":     {signed(func(h http.Header) { h.Set(signature.StandardID, "msg_1.1772000000") }), false},
-		"no id":                {signed(func(h http.Header) { h.Del(signature.StandardID) }), false},
-		"two ids":              {signed(func(h http.Header) { h.Add(signature.StandardID, "msg_1") }), false},
-		"no time":              {signed(func(h http.Header) { h.Del(signature.StandardTimestamp) }), false},
-		"another time":         {signed(func(h http.Header) { h.Set(signature.StandardTimestamp, "1772000001") }), false},
-		"no signature":         {signed(func(h http.Header) { h.Del(signature.StandardSignature) }), false},
-		"signature without v1": {signed(func(h http.Header) { h.Set(signature.StandardSignature, h.Get(signature.StandardSignature)[3:]) }), false},
-		"an empty signature":   {signed(func(h http.Header) { h.Set(signature.StandardSignature, "v1,") }), false},
+		"good":                 {signed(func(http.Header) {}), ""},
+		"another id":           {signed(func(h http.Header) { h.Set(signature.StandardID, "msg_2") }), unmatched},
+		"an id with a dot":     {signed(func(h http.Header) { h.Set(signature.StandardID, "msg_1.1772000000") }), "the header Webhook-Id has a dot"},
+		"no id":                {signed(func(h http.Header) { h.Del(signature.StandardID) }), "the header Webhook-Id is missing"},
+		"two ids":              {signed(func(h http.Header) { h.Add(signature.StandardID, "msg_1") }), "the header Webhook-Id is present 2 times"},
+		"no time":              {signed(func(h http.Header) { h.Del(signature.StandardTimestamp) }), "the header Webhook-Timestamp is missing"},
+		"another time":         {signed(func(h http.Header) { h.Set(signature.StandardTimestamp, "1772000001") }), unmatched},
+		"no signature":         {signed(func(h http.Header) { h.Del(signature.StandardSignature) }), "the header Webhook-Signature is missing"},
+		"signature without v1": {signed(func(h http.Header) { h.Set(signature.StandardSignature, h.Get(signature.StandardSignature)[3:]) }), "there is no signature that can be read"},
+		"an empty signature":   {signed(func(h http.Header) { h.Set(signature.StandardSignature, "v1,") }), "there is no signature that can be read"},
 	} {
-		if _, err := signature.Standard(c.h, body, [][]byte{nil, key}, now, 300*time.Second); (err == nil) != c.ok {
-			t.Errorf("%s: %v, accepted should be %v", name, err, c.ok)
+		if _, err := signature.Standard(c.h, body, [][]byte{nil, key}, now, 300*time.Second); (err == nil) != (c.reason == "") || !strings.Contains(fmt.Sprint(err), c.reason) {
+			t.Errorf("%s: %v, expected %q", name, err, c.reason)
 		}
 	}
 }
