@@ -456,6 +456,9 @@ func TestParametersAreDeclared(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if strings.Contains(string(raw), "c.IdempotencyKey()") && !declared["Idempotency-Key"] {
+				t.Errorf("%s reads Idempotency-Key, which no row of %s declares in Headers", file, c.Name)
+			}
 			for _, name := range readsParam.FindAllStringSubmatch(string(raw), -1) {
 				if !declared[name[1]] && !strings.HasSuffix(file, "_test.go") {
 					t.Errorf("%s reads %s, which no row of %s declares in Query or Headers", file, name[1], c.Name)

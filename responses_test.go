@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -118,6 +119,36 @@ func TestBodiesThatMayBeEmptyMayBeAbsent(t *testing.T) {
 	}
 }
 
+// TestEmptyIdempotencyKeysAreRefused: a client that sends one believes that its repetitions count
+// once.
+func TestEmptyIdempotencyKeysAreRefused(t *testing.T) {
+	k := composed(t)
+	raw, err := k.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := readDocument(t, raw)
+	emptied := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header["Idempotency-Key"] = []string{""}
+		k.ServeHTTP(w, r)
+	})
+	rows := 0
+	for _, r := range k.Routes() {
+		op := document.paths[braced(r.Path)][strings.ToLower(r.Method)]
+		if op == nil || !slices.ContainsFunc(op.Parameters, func(p parameter) bool { return p.In == "header" && p.Name == "Idempotency-Key" }) {
+			continue
+		}
+		rows++
+		got := admittedBy(k, r).Via(emptied).Do(r.Method, concrete(r.Path), map[string]any{})
+		if got.Status != 400 || got.Code() != "kit/invalid_request" || !strings.Contains(string(got.Body), "Idempotency-Key") {
+			t.Errorf("%s %s: %d %s", r.Method, r.Path, got.Status, got.Body)
+		}
+	}
+	if rows < 6 {
+		t.Errorf("%d rows have the header", rows)
+	}
+}
+
 func admittedBy(k *kittest.Kit, r kit.Route) *kittest.Client {
 	switch {
 	case r.Guard == "control-plane":
@@ -139,15 +170,17 @@ type described struct {
 }
 
 type operation struct {
-	Responses  map[string]content `json:"responses"`
-	Parameters []struct {
-		Name   string
-		In     string
-		Schema *jsonschema.Schema
-	} `json:"parameters"`
-	RequestBody content  `json:"requestBody"`
-	MaxBody     int      `json:"x-kit-max-body"`
-	Codes       []string `json:"x-kit-codes"`
+	Responses   map[string]content `json:"responses"`
+	Parameters  []parameter        `json:"parameters"`
+	RequestBody content            `json:"requestBody"`
+	MaxBody     int                `json:"x-kit-max-body"`
+	Codes       []string           `json:"x-kit-codes"`
+}
+
+type parameter struct {
+	Name   string
+	In     string
+	Schema *jsonschema.Schema
 }
 
 type content struct {

@@ -95,6 +95,25 @@ func (c *Call) Time(name string) (at time.Time, err error) {
 	return at, nil
 }
 
+// maxIdempotencyKey bounds an Idempotency-Key, in bytes.
+const maxIdempotencyKey = 255
+
+// IdempotencyKey returns the header Idempotency-Key, or "" if the request has none. Refuses with
+// kit/invalid_request a header that is present more than once or is not 1 to 255 visible ASCII
+// characters: a client that sends an empty one believes that its repetitions count once.
+func (c *Call) IdempotencyKey() (string, error) {
+	keys := c.r.Header["Idempotency-Key"]
+	if len(keys) == 0 {
+		return "", nil
+	}
+	key := keys[0]
+	invisible := func(r rune) bool { return r <= ' ' || r > '~' }
+	if len(keys) > 1 || key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, invisible) {
+		return "", ErrInvalidRequest.Saying("Idempotency-Key is 1 to %d visible ASCII characters.", maxIdempotencyKey)
+	}
+	return key, nil
+}
+
 // Body reads the exact bytes received, at most the route's limit. The kit refuses a body that
 // arrives too slowly.
 func (c *Call) Body() ([]byte, error) {

@@ -27,8 +27,9 @@ type Route struct {
 	// Rate names the rate class. Empty means "public" for public rows, "webhook"
 	// for signed ones, and of the others "read" for GET and HEAD, "write" else.
 	Rate string
-	// Idempotent makes the route honour the Idempotency-Key header: the response
-	// is stored in the transaction of the operation and repeated for 24 hours.
+	// Idempotent makes the route honour the Idempotency-Key header, as [Call.IdempotencyKey]
+	// reads it: the response is stored in the transaction of the operation and repeated for 24
+	// hours.
 	Idempotent bool
 	// Refusals are the errors that the handler can refuse with: those of the capability's domain and
 	// of its peers, and general ones that do not follow from guard, body and limit. Each is in the

@@ -60,8 +60,11 @@ func (m *Multiplayer) postJoin(c *capability.Call, _ capability.None) (View, err
 
 // postAction returns the view after the action, or a newer one.
 func (m *Multiplayer) postAction(c *capability.Call, body json.RawMessage) (View, error) {
-	ack, err := m.Act(c.Context(), c.Param("id"), c.Caller.UserID,
-		Action{ID: c.Request().Header.Get("Idempotency-Key"), Data: body})
+	key, err := c.IdempotencyKey()
+	if err != nil {
+		return View{}, err
+	}
+	ack, err := m.Act(c.Context(), c.Param("id"), c.Caller.UserID, Action{ID: key, Data: body})
 	if err != nil {
 		return View{}, err
 	}

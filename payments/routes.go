@@ -22,7 +22,7 @@ func (p *Payments) routes() []capability.Route {
 		{Method: "POST", Path: "/restore", Guard: user, Summary: "Give what a store vouches for to the caller's subject.",
 			Refusals: with(ErrBillingDenied), Handle: capability.JSON(200, p.postRestore)},
 		{Method: "POST", Path: "/checkout", Guard: user, MaxBody: smallBody, Summary: "Make a page where the caller pays.",
-			Headers:  []capability.Param{{Name: "Idempotency-Key", Summary: "Makes a repeated request one checkout at a rail that takes such keys."}},
+			Headers:  []capability.Param{{Name: "Idempotency-Key", Summary: "Makes a repeated request one checkout at a rail that takes such keys: 1 to 255 visible ASCII characters."}},
 			Refusals: with(ErrProductNotFound, ErrProductUnavailable, ErrCheckoutUnsupported, ErrAlreadySubscribed, ErrBillingDenied),
 			Handle:   capability.JSON(201, p.postCheckout)},
 		{Method: "POST", Path: "/portal", Guard: user, MaxBody: smallBody, Summary: "Make a page where the caller manages what was bought.",
@@ -133,8 +133,12 @@ type checkoutBody struct {
 
 // postCheckout passes the Idempotency-Key to the rail, which makes one checkout for it.
 func (p *Payments) postCheckout(c *capability.Call, b checkoutBody) (Bought, error) {
+	key, err := c.IdempotencyKey()
+	if err != nil {
+		return Bought{}, err
+	}
 	return p.Checkout(c.Context(), c.Caller.UserID, BuyRequest{Rail: b.Rail, ProductKey: b.ProductKey, DiscountCode: b.DiscountCode, Quantity: b.Quantity,
-		IdempotencyKey: c.Request().Header.Get("Idempotency-Key")})
+		IdempotencyKey: key})
 }
 
 type portalBody struct {

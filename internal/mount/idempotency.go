@@ -18,8 +18,6 @@ import (
 // KeyLifetime is how long a response is repeated for its Idempotency-Key.
 const KeyLifetime = 24 * time.Hour
 
-const maxKey = 255
-
 //go:embed migrations
 var migrations embed.FS
 
@@ -39,9 +37,6 @@ type stored struct {
 // claim, the operation and the response are one transaction: a refused or lost call leaves nothing,
 // and of two concurrent calls the second waits and repeats the first response.
 func (x *exchange) once(key string, call *capability.Call) error {
-	if !validKey(key) {
-		return capability.ErrInvalidRequest.Saying("Idempotency-Key is 1 to %d visible ASCII characters.", maxKey)
-	}
 	body, err := call.Body()
 	if err != nil {
 		return err
@@ -163,13 +158,4 @@ func fingerprint(r *http.Request, body []byte) string {
 	h.Write([]byte(r.URL.EscapedPath() + "?" + r.URL.RawQuery + "\n"))
 	h.Write(body)
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
-}
-
-func validKey(key string) bool {
-	for _, c := range []byte(key) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return key != "" && len(key) <= maxKey
 }

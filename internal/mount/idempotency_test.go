@@ -3,6 +3,7 @@ package mount_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,6 +105,15 @@ func TestIdempotencyKey(t *testing.T) {
 		for _, key := range []string{strings.Repeat("k", 256), "two words", "umläut"} {
 			if _, _, got := post("/count/a", `{"add":1}`, key); got != "kit/invalid_request" {
 				t.Errorf("key %.20q: %s", key, got)
+			}
+		}
+		for name, keys := range map[string][]string{"an empty one": {""}, "an empty one first": {"", "k3"}, "two": {"k3", "k4"}} {
+			r := httptest.NewRequest("POST", "https://example.com/count/a", strings.NewReader(`{"add":1}`))
+			r.Header = http.Header{auth: {"Bearer ada"}, "Content-Type": {"application/json"}, "Idempotency-Key": keys}
+			rec := httptest.NewRecorder()
+			w.ServeHTTP(rec, r)
+			if code(t, rec) != "kit/invalid_request" || total(t, db) != 9 {
+				t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
 			}
 		}
 		w.now = w.now.Add(mount.KeyLifetime)

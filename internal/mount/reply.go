@@ -18,8 +18,14 @@ func (x *exchange) handle(call *capability.Call) error {
 	if h.IsRaw() {
 		return h.Raw(call)
 	}
-	if key := x.r.Header.Get("Idempotency-Key"); key != "" && x.row.entry.Route.Idempotent {
-		return x.once(key, call)
+	if x.row.entry.Route.Idempotent {
+		key, err := call.IdempotencyKey()
+		if err != nil {
+			return x.refused(err)
+		}
+		if key != "" {
+			return x.once(key, call)
+		}
 	}
 	out, err := h.Reply(call)
 	if err := x.decided(err); err != nil {

@@ -14613,7 +14613,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Makes a repeated request one checkout at a rail that takes such keys. */
+                /** @description Makes a repeated request one checkout at a rail that takes such keys: 1 to 255 visible ASCII characters. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
