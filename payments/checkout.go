@@ -56,6 +56,8 @@ func (p *Payments) Checkout(ctx context.Context, userID string, b BuyRequest) (B
 	}
 	product, ok := p.catalog.byKey[b.ProductKey]
 	switch {
+	case b.ProductKey == "":
+		return none, capability.ErrInvalidRequest.Saying("productKey is missing.")
 	case !ok:
 		return none, ErrProductNotFound
 	case rail.Rail.Checkout == nil:

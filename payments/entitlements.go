@@ -431,6 +431,9 @@ func (p *Payments) touch(ctx context.Context, subject Subject) error {
 
 // checkSubject refuses a subject that cannot hold a purchase here.
 func (p *Payments) checkSubject(s Subject) error {
+	if s.Type == "" {
+		return capability.ErrInvalidRequest.Saying("subjectType is missing.")
+	}
 	if s.Type != p.cfg.BillingSubject {
 		return ErrSubjectKind
 	}

@@ -2,8 +2,8 @@ package payments
 
 import "github.com/kitbackend/kit/capability"
 
-// The refusals of payments. An id, a reason or terms that break their bounds are
-// kit/invalid_request.
+// The refusals of payments. A field that is missing, and an id, a reason or terms that break their
+// bounds, are kit/invalid_request.
 var (
 	// ErrInvalidSignature refuses a webhook whose proof does not verify, for any reason.
 	ErrInvalidSignature    = capability.NewError(401, "payments/invalid_signature", "The proof of this delivery does not verify.")

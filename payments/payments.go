@@ -198,8 +198,12 @@ func (p *Payments) forgetAfter(ctx context.Context, subject Subject) {
 	database.AfterCommit(ctx, func() { p.cache.forget(subject) })
 }
 
-// on returns a rail that is on. Refuses with payments/rail_not_enabled.
+// on returns a rail that is on. Refuses with payments/rail_not_enabled and, without an id, with
+// kit/invalid_request.
 func (p *Payments) on(id RailID) (*rail, error) {
+	if id == "" {
+		return nil, capability.ErrInvalidRequest.Saying("rail is missing.")
+	}
 	if rail := p.rails[id]; rail != nil {
 		return rail, nil
 	}

@@ -258,13 +258,13 @@ type granting struct {
 }
 
 func (p *Payments) postGrant(c *capability.Call, b grantBody) (out granting, err error) {
-	subject := Subject{b.SubjectType, b.SubjectID}
+	subject, repairs := Subject{b.SubjectType, b.SubjectID}, b.Rail != "" || b.TransactionID != ""
 	switch {
-	case (b.Entitlement != "") == (b.Rail != ""):
+	case (b.Entitlement != "") == repairs:
 		return out, capability.ErrInvalidRequest.Saying("Give entitlement, or rail and transactionId.")
-	case b.Rail != "" && b.ExpiresAt != nil:
+	case repairs && b.ExpiresAt != nil:
 		return out, capability.ErrInvalidRequest.Saying("A purchase says itself until when it grants.")
-	case b.Rail != "":
+	case repairs:
 		purchase, err := p.Repair(c.Context(), RepairRequest{b.Rail, b.TransactionID, subject, b.Reason})
 		if err != nil {
 			return out, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -72,6 +73,48 @@ func TestSubmitRefusals(t *testing.T) {
 	// A session's id is no proof: only whom the session was made for gets it.
 	s.set(s.pro(card, "session", ""))
 	submit(object{"rail": "card_processor", "sessionId": "session"})(409, "payments/purchase_claimed")
+}
+
+// TestMissingFieldsAreNamed leaves out, and empties, each field that a body needs.
+func TestMissingFieldsAreNamed(t *testing.T) {
+	s := open(t)
+	subject := object{"subjectType": "user", "subjectId": "ada", "reason": "asked"}
+	with := func(fields object) object {
+		all := maps.Clone(subject)
+		maps.Copy(all, fields)
+		return all
+	}
+	for _, c := range []struct {
+		path, scope string
+		body        object
+		needs       []string
+	}{
+		{"/payments/checkout", "", object{"rail": "card_processor", "productKey": "pro"}, []string{"rail", "productKey"}},
+		{"/payments/purchases", "", object{"rail": "ios_store", "signedTransaction": "x"}, []string{"rail", "signedTransaction"}},
+		{"/payments/restore", "", object{"rail": "ios_store"}, []string{"rail"}},
+		{"/payments/entitlements/grant", "payments:entitlements:grant", with(object{"entitlement": "vip"}), []string{"subjectType", "subjectId", "entitlement", "reason"}},
+		{"/payments/entitlements/grant", "payments:entitlements:grant", with(object{"rail": "ios_store", "transactionId": "t1"}),
+			[]string{"subjectType", "subjectId", "rail", "transactionId", "reason"}},
+		{"/payments/entitlements/revoke", "payments:entitlements:revoke", with(object{"entitlement": "vip"}), []string{"subjectType", "subjectId", "entitlement", "reason"}},
+		{"/payments/admin/discounts", "payments:discounts:create",
+			object{"rail": "card_processor", "code": "SPRING", "kind": "percentage", "percentBasisPoints": 1000, "duration": "once"}, []string{"rail", "code", "kind", "duration"}},
+	} {
+		caller := s.User("ada")
+		if c.scope != "" {
+			caller = s.Machine(c.scope)
+		}
+		for _, field := range c.needs {
+			without, empty := maps.Clone(c.body), maps.Clone(c.body)
+			delete(without, field)
+			empty[field] = ""
+			for _, body := range []object{without, empty} {
+				got := caller.Post(c.path, body)
+				if got.Status != 400 || got.Code() != "kit/invalid_request" || !strings.Contains(string(got.Body), field) {
+					t.Errorf("%s %v: %d %s, expected that %s is named", c.path, body, got.Status, got.Body, field)
+				}
+			}
+		}
+	}
 }
 
 func TestCheckoutPortalPricing(t *testing.T) {
