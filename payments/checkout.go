@@ -1,6 +1,7 @@
 package payments
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,8 +24,8 @@ type BuyRequest struct {
 	DiscountCode string
 	// Quantity is 1 to [MaxQuantity]; 0 means 1.
 	Quantity int64
-	// IdempotencyKey makes a repeated request one checkout. A different request under the same key
-	// is a checkout of its own.
+	// IdempotencyKey makes a repeated request one checkout, of the same CheckoutID, at a rail that
+	// takes such keys. A different request under the same key is a checkout of its own.
 	IdempotencyKey string
 }
 
@@ -115,19 +116,26 @@ func (p *Payments) makeCheckout(ctx context.Context, rail *rail, request Checkou
 	return made, nil
 }
 
-// keepCheckout stores the subject and the customer of a session.
+// keepCheckout stores the subject and the customer of a session. A session that the rail returned
+// before, for the same Idempotency-Key, is the checkout that it was then.
 func (p *Payments) keepCheckout(ctx context.Context, rail *rail, subject Subject, token string, product Product, made Checkout) (Bought, error) {
 	bought := Bought{Rail: rail.ID, SessionID: made.SessionID, URL: made.URL, ExpiresAt: optional.Time(made.ExpiresAt)}
 	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
-		if err := p.stillThere(ctx, subject, token); err != nil {
-			return err
-		}
-		bought.CheckoutID = id.New(p.host.DB.Now(ctx))
 		if made.CustomerID != "" && !rail.CustomersByEmail {
 			if err := p.store.addCustomer(ctx, rail.ID, made.CustomerID, subject); err != nil {
 				return err
 			}
 		}
+		// What applies purchases locks customers before subjects too.
+		if there, err := p.store.lockSubject(ctx, subject, token); err != nil || !there {
+			return cmp.Or(err, error(capability.ErrUnauthenticated))
+		}
+		known, ok, err := p.store.checkoutOf(ctx, rail.ID, made.SessionID, subject)
+		if err != nil || ok {
+			bought.CheckoutID = known
+			return err
+		}
+		bought.CheckoutID = id.New(p.host.DB.Now(ctx))
 		if err := p.store.insertCheckout(ctx, bought.CheckoutID, rail.ID, made.SessionID, subject, product.Key); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package payments_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -86,6 +87,58 @@ func sameHistory(t *testing.T, kits []*shop) {
 	s.Machine("payments:purchases:read").Get("/payments/admin/purchases").Want(200, "").JSON(&list)
 	if len(list.Items) != 1 {
 		t.Errorf("%d rows, want 1", len(list.Items))
+	}
+}
+
+// TestRepeatedCheckoutIsTheFirst: one session of the rail is one checkout, whichever node is asked
+// again for it, until the rail makes another.
+func TestRepeatedCheckoutIsTheFirst(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) { repeatedCheckout(t, nodes(t, []*database.DB{db})) })
+	t.Run("two nodes", func(t *testing.T) { repeatedCheckout(t, nodes(t, databasetest.Shared(t, 2))) })
+}
+
+func repeatedCheckout(t *testing.T, kits []*shop) {
+	s := kits[0]
+	ids := func() map[string]bool {
+		t.Helper()
+		var wait sync.WaitGroup
+		answers := make([]payments.Bought, 16)
+		for i := range answers {
+			ada := kits[i%len(kits)].User("ada").With("Idempotency-Key", "k")
+			wait.Go(func() {
+				if r := ada.Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro"}); r.Status == 201 {
+					r.JSON(&answers[i])
+				}
+			})
+		}
+		wait.Wait()
+		found := make(map[string]bool)
+		for _, bought := range answers {
+			found[bought.CheckoutID] = true
+		}
+		return found
+	}
+	rows := func(where string) (n int) {
+		t.Helper()
+		if err := s.Database().QueryRow(t.Context(), `SELECT COUNT(*) FROM `+where).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	first := ids()
+	s.Clock.Advance(hour)
+	if again := ids(); len(first) != 1 || first[""] || !maps.Equal(first, again) {
+		t.Errorf("checkouts %v and later %v, expected the same one", first, again)
+	}
+	if n, told := rows("payments_checkout"), rows("audit_event WHERE action = 'payments/checkout_created'"); n != 1 || told != 1 {
+		t.Errorf("%d rows and %d events, expected one of each", n, told)
+	}
+	s.session = "-2" // the first has expired
+	if other := ids(); len(other) != 1 || maps.Equal(first, other) || rows("payments_checkout") != 2 {
+		t.Errorf("checkouts %v after %v, and %d rows", other, first, rows("payments_checkout"))
+	}
+	if err := s.EraseUser(t.Context(), "ada"); err != nil || s.RunJobs() == 0 || rows("payments_checkout") != 0 {
+		t.Errorf("%d rows are left after the erasure: %v", rows("payments_checkout"), err)
 	}
 }
 

@@ -33,6 +33,8 @@ type fake struct {
 	fail  error
 	acked []string
 	calls int
+	// session ends the ids of sessions.
+	session string
 	// ackFail is what acknowledging returns.
 	ackFail error
 	// onFetch returns what Fetch does instead of state.
@@ -150,7 +152,7 @@ func (f *fake) processor(r *payments.Rail) {
 		if f.fail != nil {
 			return payments.Checkout{}, f.fail
 		}
-		return payments.Checkout{SessionID: "session-" + q.AccountToken, URL: "https://pay.example/" + q.Product.Key, CustomerID: "customer-" + q.AccountToken}, nil
+		return payments.Checkout{SessionID: "session-" + q.AccountToken + f.session, URL: "https://pay.example/" + q.Product.Key, CustomerID: "customer-" + q.AccountToken}, nil
 	}
 	r.Portal = func(_ context.Context, _ payments.Access, q payments.PortalRequest) (payments.Portal, error) {
 		if f.fail != nil {

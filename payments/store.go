@@ -240,6 +240,13 @@ func (s store) holdSubject(ctx context.Context, subject Subject, token string) (
 	return ok, err
 }
 
+// lockSubject is holdSubject for one transaction at a time.
+func (s store) lockSubject(ctx context.Context, subject Subject, token string) (ok bool, err error) {
+	_, ok, err = database.Get(ctx, s.db, scanText, `SELECT subject_id FROM payments_subject
+		WHERE subject_type = $1 AND subject_id = $2 AND account_token = $3 `+database.Text("", "FOR NO KEY UPDATE"), string(subject.Type), subject.ID, token)
+	return ok, err
+}
+
 // subjectOfToken finds a subject and holds it, as holdSubject does.
 func (s store) subjectOfToken(ctx context.Context, token string) (subjectRow, bool, error) {
 	return database.Get(ctx, s.db, scanSubject, `SELECT `+subjectColumns+` FROM payments_subject

@@ -142,9 +142,16 @@ const failedQuery = `SELECT rail, delivery_id, type, environment, at, attempts, 
 
 func (s store) insertCheckout(ctx context.Context, checkoutID string, rail RailID, sessionID string, subject Subject, productKey string) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO payments_checkout (id, rail, session_id, subject_type, subject_id, product_key, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		checkoutID, string(rail), sessionID, string(subject.Type), subject.ID, productKey, s.db.Now(ctx).UnixMilli())
 	return err
+}
+
+// checkoutOf returns the first checkout of a subject's session.
+func (s store) checkoutOf(ctx context.Context, rail RailID, sessionID string, subject Subject) (checkoutID string, ok bool, err error) {
+	return database.Get(ctx, s.db, scanText, `SELECT id FROM payments_checkout
+		WHERE rail = $1 AND session_id = $2 AND subject_type = $3 AND subject_id = $4 ORDER BY id LIMIT 1`,
+		string(rail), sessionID, string(subject.Type), subject.ID)
 }
 
 // checkoutSubject returns for whom a session was made here.
