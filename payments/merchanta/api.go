@@ -21,8 +21,10 @@ const (
 	maxTransactions = 30
 	maxOfCustomer   = 20
 	maxEvents       = 200
-	// maxAdjustments bounds what is read of the adjustments of a purchase, to a page.
-	maxAdjustments = 50
+	// maxAdjustments is how many adjustments a page has at most, adjustmentPages how many pages are
+	// read of a purchase.
+	maxAdjustments  = 50
+	adjustmentPages = 10
 )
 
 // get reads the data of a response; found is false when there is none.
@@ -117,8 +119,8 @@ func (r *rail) transaction(ctx context.Context, a payments.Access, id string) ([
 func (r *rail) ofAdjustment(ctx context.Context, a payments.Access, j adjustment) ([]payments.Observation, error) {
 	back, ok := refund(j)
 	if j.credits() {
-		list, err := r.listAdjustments(ctx, a, "transaction_id", j.TransactionID)
-		if err != nil {
+		list, all, err := r.listAdjustments(ctx, a, "transaction_id", j.TransactionID)
+		if err != nil || !all {
 			return nil, err
 		}
 		if !slices.ContainsFunc(list, func(listed adjustment) bool { return listed.ID == j.ID }) {
@@ -137,15 +139,27 @@ func (r *rail) ofAdjustment(ctx context.Context, a payments.Access, j adjustment
 	return observations, nil
 }
 
-func (r *rail) listAdjustments(ctx context.Context, a payments.Access, by, id string) (list []adjustment, err error) {
-	_, err = r.get(ctx, a, "/adjustments", url.Values{by: {id}, "per_page": {strconv.Itoa(maxAdjustments)}}, &list)
-	return list, err
+// listAdjustments fetches the newest adjustments of a transaction or subscription; all is false if
+// there may be more. Credits are not summed then.
+func (r *rail) listAdjustments(ctx context.Context, a payments.Access, by, id string) (list []adjustment, all bool, err error) {
+	query := url.Values{by: {id}, "order_by": {"id[DESC]"}, "per_page": {strconv.Itoa(maxAdjustments)}}
+	for range adjustmentPages {
+		var page []adjustment
+		if _, err := r.get(ctx, a, "/adjustments", query, &page); err != nil {
+			return nil, false, err
+		}
+		list = append(list, page...)
+		if len(page) < maxAdjustments {
+			return list, true, nil
+		}
+		query.Set("after", page[len(page)-1].ID)
+	}
+	return list, false, nil
 }
 
-// adjustments fetches the refunds of a transaction or subscription. Credits are left out of a list
-// that may not have all of them.
+// adjustments fetches the refunds of a transaction or subscription.
 func (r *rail) adjustments(ctx context.Context, a payments.Access, by, id string) ([]payments.Refund, error) {
-	found, err := r.listAdjustments(ctx, a, by, id)
+	found, all, err := r.listAdjustments(ctx, a, by, id)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +167,7 @@ func (r *rail) adjustments(ctx context.Context, a payments.Access, by, id string
 	summed := make(map[string]bool)
 	for _, j := range found {
 		back, ok := refund(j)
-		if j.credits() && !summed[j.TransactionID] && len(found) < maxAdjustments {
+		if j.credits() && !summed[j.TransactionID] && all {
 			summed[j.TransactionID] = true
 			back, ok = credit(j.TransactionID, found)
 		}

@@ -221,6 +221,25 @@ func TestMissedWebhooksAreInTheHistory(t *testing.T) {
 	book.Want(once, payments.KindConsumable, payments.StatusActive)
 }
 
+// TestAdjustmentsOfManyPages: a page of the API has fifty.
+func TestAdjustmentsOfManyPages(t *testing.T) {
+	_, store, rail, book := world(t)
+	id, out := store.Subscribe(pro)
+	book.Deliver(out)
+	store.Refund(id, 7)
+	for range 119 {
+		store.Adjust(id, "credit", "approved", 1)
+	}
+	observed := book.Deliver(store.Adjust(id, "credit", "approved", 1))
+	if got := observed[0].Refunds; len(got) != 1 || got[0].AmountMinor != 120 {
+		t.Errorf("behind 120 credits of 1: %+v", got)
+	}
+	fetched := book.Observe(rail.Fetch(t.Context(), book.Access, payments.Ref{TransactionID: id}))
+	if got := fetched[0].Refunds; len(got) != 2 || got[0].AmountMinor+got[1].AmountMinor != 127 {
+		t.Errorf("fetched %+v, expected the credits of 120 and the first refund of 7", got)
+	}
+}
+
 // TestCreditsAreReadTogether: what a transaction was credited is the sum of all its
 // credits, also of one whose webhook was lost.
 func TestCreditsAreReadTogether(t *testing.T) {

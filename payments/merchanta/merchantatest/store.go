@@ -451,7 +451,18 @@ func (s *Store) list(w http.ResponseWriter, kind string, r *http.Request) {
 		return
 	}
 	prefix := map[string]string{"transactions": "txn_", "subscriptions": "sub_", "adjustments": "adj_"}[kind]
+	if limit == 0 {
+		limit = map[string]int{"transactions": 30, "subscriptions": 50, "adjustments": 10}[kind]
+	}
+	limit = min(limit, map[string]int{"transactions": 30, "subscriptions": 200, "adjustments": 50}[kind])
+	after := q.Get("after")
 	for _, id := range slices.Backward(s.order) {
+		if after != "" {
+			if id == after {
+				after = ""
+			}
+			continue
+		}
 		o, match := s.objects[id], strings.HasPrefix(id, prefix)
 		for _, name := range []string{"subscription_id", "customer_id", "transaction_id"} {
 			match = match && (!q.Has(name) || o[name] == q.Get(name))
@@ -459,7 +470,7 @@ func (s *Store) list(w http.ResponseWriter, kind string, r *http.Request) {
 		if status, _ := o["status"].(string); match && q.Has("status") {
 			match = slices.Contains(strings.Split(q.Get("status"), ","), status)
 		}
-		if match && (limit == 0 || len(data) < limit) {
+		if match && len(data) < limit {
 			data = append(data, o)
 		}
 	}
