@@ -3,6 +3,7 @@ package kit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -266,10 +267,35 @@ func (o *options) loadKeys(environment string) (*seal.Keys, error) {
 func (a *assembly) add(c capability.Capability, err error) {
 	if err != nil {
 		a.incomplete = true
-		a.faults.Join(err)
+		a.faults.Join(eachOf(err, a.cause))
 		return
 	}
 	a.kit.capabilities = append(a.kit.capabilities, c)
+}
+
+// cause returns err, or nil for the fault that a peer is missing which is composed: that it could not
+// be built is already reported.
+func (a *assembly) cause(err error) error {
+	fault := new(capability.Fault)
+	if errors.As(err, &fault) && a.kit.built[fault.Peer] == nil {
+		if _, composed := a.o.parts[fault.Peer]; composed {
+			return nil
+		}
+	}
+	return err
+}
+
+// eachOf returns what f returns for each of the errors that [errors.Join] made err of, joined.
+func eachOf(err error, f func(error) error) error {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return f(err)
+	}
+	var list []error
+	for _, one := range several.Unwrap() {
+		list = append(list, eachOf(one, f))
+	}
+	return errors.Join(list...)
 }
 
 // finish checks the composition as a whole and mounts it.

@@ -151,26 +151,31 @@ func refusing(row string, refusals ...*capability.Error) capability.Route {
 // faultsOf lists what New refused, as "capability.key: reason".
 func faultsOf(err error) []string {
 	var list []string
-	var walk func(error)
-	walk = func(err error) {
-		var joined interface{ Unwrap() []error }
+	for _, err := range errorsIn(err) {
 		fault := new(capability.Fault)
-		switch {
-		case err == nil:
-		case errors.As(err, &joined):
-			for _, inner := range joined.Unwrap() {
-				walk(inner)
-			}
-		case errors.As(err, &fault):
-			list = append(list, fault.Capability+"."+fault.Key+": "+fault.Reason)
-			if fault.Fix == "" {
-				list = append(list, "no fix")
-			}
-		default:
+		if !errors.As(err, &fault) {
 			list = append(list, "not a fault: "+err.Error())
+			continue
+		}
+		list = append(list, fault.Capability+"."+fault.Key+": "+fault.Reason)
+		if fault.Fix == "" {
+			list = append(list, "no fix")
 		}
 	}
-	walk(err)
+	return list
+}
+
+// errorsIn lists the errors that errors.Join joined.
+func errorsIn(err error) (list []error) {
+	several, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case ok:
+		for _, one := range several.Unwrap() {
+			list = append(list, errorsIn(one)...)
+		}
+	case err != nil:
+		list = append(list, err)
+	}
 	return list
 }
 
@@ -344,6 +349,39 @@ func TestBuilderWithoutItsPeerIsNotReported(t *testing.T) {
 	)
 	if got := faultsOf(err); len(got) != 1 || !strings.HasPrefix(got[0], "ledger.currencies") {
 		t.Errorf("faults: %q, want that of the ledger alone", got)
+	}
+}
+
+// TestFaultNamesTheMissingPeer: a tool reads from it which option to add. A peer whose option is
+// there but has a fault of its own is not missing.
+func TestFaultNamesTheMissingPeer(t *testing.T) {
+	credit := payments.Config{BillingSubject: payments.SubjectUser, Products: []payments.Product{
+		{Key: "coins", Kind: payments.KindConsumable, Credit: &payments.Credit{Currency: "coins", Amount: 1}}}}
+	hook := events.Config{Endpoints: []events.Endpoint{{Name: "shop", URL: "https://shop.example/"}}}
+	board := multiplayer.Config{Models: []multiplayer.Model{race()},
+		Games: []multiplayer.Game{{Key: "duel", Kind: "race", Leaderboard: &multiplayer.Scoring{Board: "arcade"}}}}
+	twice := secrets.Config{Secrets: []secrets.Secret{{Name: ""}}}
+	for name, c := range map[string]struct {
+		opts  []kit.Option
+		peers []string
+	}{
+		"media":                         {[]kit.Option{kit.WithMedia(media.Config{})}, []string{"storage"}},
+		"testers":                       {[]kit.Option{kit.WithTesters(testers.Config{})}, []string{"email"}},
+		"payments":                      {[]kit.Option{kit.WithPayments(credit)}, []string{"ledger", "secrets"}},
+		"events":                        {[]kit.Option{kit.WithEvents(hook)}, []string{"secrets"}},
+		"multiplayer":                   {[]kit.Option{kit.WithMultiplayer(board)}, []string{"leaderboard"}},
+		"a peer with faults of its own": {[]kit.Option{kit.WithSecrets(twice), kit.WithEvents(hook), kit.WithPayments(payments.Config{})}, nil},
+	} {
+		_, err := kittest.Compose(t, c.opts...)
+		var peers []string
+		for _, err := range errorsIn(err) {
+			if fault := new(capability.Fault); errors.As(err, &fault) && fault.Peer != "" {
+				peers = append(peers, fault.Peer)
+			}
+		}
+		if diff := cmp.Diff(c.peers, peers); err == nil || diff != "" {
+			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
 	}
 }
 

@@ -214,24 +214,19 @@ func (k *Kit) migrations(b *binding) []database.Migrations {
 
 // migrationFaults returns err with each fault of migrations in it as one of their capability.
 func (k *Kit) migrationFaults(err error) error {
-	if several, ok := err.(interface{ Unwrap() []error }); ok { // of errors.Join
-		var list []error
-		for _, one := range several.Unwrap() {
-			list = append(list, k.migrationFaults(one))
+	return eachOf(err, func(err error) error {
+		fault := new(database.MigrationFault)
+		if !errors.As(err, &fault) {
+			return err
 		}
-		return errors.Join(list...)
-	}
-	fault := new(database.MigrationFault)
-	if !errors.As(err, &fault) {
-		return err
-	}
-	owner := ownName
-	for _, c := range k.capabilities {
-		if slices.ContainsFunc(c.Lines(), func(m database.Migrations) bool { return m.Name == fault.Set }) {
-			owner = c.Name
+		owner := ownName
+		for _, c := range k.capabilities {
+			if slices.ContainsFunc(c.Lines(), func(m database.Migrations) bool { return m.Name == fault.Set }) {
+				owner = c.Name
+			}
 		}
-	}
-	return &capability.Fault{Capability: owner, Key: "migrations", Value: path.Join(fault.Set, fault.File), Reason: fault.Reason, Fix: fault.Fix}
+		return &capability.Fault{Capability: owner, Key: "migrations", Value: path.Join(fault.Set, fault.File), Reason: fault.Reason, Fix: fault.Fix}
+	})
 }
 
 // Rewrap wraps everything that the capabilities have sealed with the first

@@ -44,7 +44,11 @@ func TestFaultText(t *testing.T) {
 	}
 	faults.Add("items[1].price", -5, "is negative", "use minor units")
 	faults.Join(nil)
-	faults.Join(capability.MissingPeer("shop", "ledger"))
+	missing := capability.MissingPeer("shop", "ledger")
+	faults.Join(missing)
+	if missing.Peer != "ledger" {
+		t.Errorf("the peer is %q", missing.Peer)
+	}
 	want := "shop.items[1].price = \"-5\": is negative (use minor units)\n" +
 		"shop.peers = \"ledger\": needs the capability ledger, which is not composed (compose ledger too, or leave shop out)"
 	if got := faults.Err().Error(); got != want {

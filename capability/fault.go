@@ -15,7 +15,9 @@ type Fault struct {
 	Value  any
 	Reason string
 	// Fix says what to change.
-	Fix     string
+	Fix string
+	// Peer is the name of the capability that is missing, where the fault is that it is not composed.
+	Peer    string
 	Refusal *Error
 }
 
@@ -81,7 +83,7 @@ func (f *Faults) Err() error { return errors.Join(f.list...) }
 // MissingPeer returns the fault of a capability that is composed without a peer it needs.
 func MissingPeer(name, peer string) *Fault {
 	return &Fault{
-		Capability: name, Key: "peers", Value: peer,
+		Capability: name, Key: "peers", Value: peer, Peer: peer,
 		Reason: "needs the capability " + peer + ", which is not composed",
 		Fix:    "compose " + peer + " too, or leave " + name + " out",
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/secrets"
 )
 
 const day = 24 * time.Hour
@@ -94,7 +95,7 @@ func (c Config) validate(faults *capability.Faults, secrets bool) {
 	}
 }
 
-func (e Endpoint) validate(faults *capability.Faults, at func(string) string, secrets bool) {
+func (e Endpoint) validate(faults *capability.Faults, at func(string) string, keeps bool) {
 	u, err := url.Parse(e.URL)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
@@ -108,8 +109,9 @@ func (e Endpoint) validate(faults *capability.Faults, at func(string) string, se
 		}
 	}
 	switch _, err := signingKey(e.Secret); {
-	case e.Secret == "" && !secrets:
-		faults.Add(at("secret"), nil, "is missing", "set it, or compose secrets, which then keeps it")
+	case e.Secret == "" && !keeps:
+		faults.AddFault(capability.Fault{Key: at("secret"), Reason: "is missing", Fix: "set it, or compose secrets, which then keeps it",
+			Peer: secrets.Name})
 	case e.Secret != "" && err != nil:
 		faults.Add(at("secret"), nil, err.Error(), "make one with echo whsec_$(openssl rand -base64 32)")
 	}

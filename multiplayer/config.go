@@ -11,6 +11,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/socket"
+	"github.com/kitbackend/kit/leaderboard"
 )
 
 // Config configures multiplayer.
@@ -241,8 +242,13 @@ func (g Game) check(models map[string]Model, peers Peers) (Game, []capability.Fa
 		add("framesPerSecond", g.FramesPerSecond, fmt.Sprintf("is not within 1 to %d", MaxFramesPerSecond),
 			fmt.Sprintf("leave it out for %d", socket.FramesPerSecond))
 	}
-	if s := g.Leaderboard; s != nil && (peers.Leaderboard == nil || !peers.Leaderboard.Has(s.Board)) {
-		add("leaderboard.board", s.Board, "is not a configured board", "compose leaderboard with this board, or leave it out")
+	switch s := g.Leaderboard; {
+	case s == nil:
+	case peers.Leaderboard == nil:
+		faults = append(faults, capability.Fault{Key: "leaderboard.board", Value: s.Board, Reason: "is of leaderboard, which is not composed",
+			Fix: "compose leaderboard with this board, or leave it out", Peer: leaderboard.Name})
+	case !peers.Leaderboard.Has(s.Board):
+		add("leaderboard.board", s.Board, "is not a configured board", "add it to leaderboard, or leave it out")
 	}
 	model, ok := models[g.Kind]
 	if !ok {

@@ -298,7 +298,7 @@ func (c Config) validateCredit(faults *capability.Faults, at func(string) string
 		faults.Add(at("credit"), p.Key, "credits an organization", "only users have ledger accounts")
 	case money == nil:
 		faults.AddFault(capability.Fault{Key: at("credit"), Value: p.Key, Reason: "credits a ledger that is not composed",
-			Fix: "compose ledger too, or remove the credit"})
+			Fix: "compose ledger too, or remove the credit", Peer: ledger.Name})
 	case p.Credit.Amount < 1 || p.Credit.Amount > maxCredit:
 		faults.Add(at("credit"), p.Credit.Amount, "is no amount", fmt.Sprintf("use 1 to %d", int64(maxCredit)))
 	case !hasCurrency(money, p.Credit.Currency):
