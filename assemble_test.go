@@ -227,6 +227,8 @@ func TestAssemblyRefuses(t *testing.T) {
 			[]string{"depot.peers: needs the capability ledger"}},
 		"duplicate names and prefixes": {[]kit.Option{part(capability.Capability{Name: "shop", Prefix: "/a"}), part(capability.Capability{Name: "shop", Prefix: "/b"}), part(capability.Capability{Name: "store", Prefix: "/a"})},
 			[]string{"shop.name: is already taken by shop", "store.basePath: is already taken by shop"}},
+		"a name with the codes of another": {[]kit.Option{kit.WithAuth(auth.Config{}), part(capability.Capability{Name: "au-th"}), part(capability.Capability{Name: "sh-op"}), part(capability.Capability{Name: "shop"})},
+			[]string{"au-th.name: is already taken by auth", "shop.name: is already taken by sh-op"}},
 		"name and prefix forms": {[]kit.Option{part(capability.Capability{Name: "Shop", Prefix: "shop/"})},
 			[]string{"Shop.name: is not a capability name", "Shop.basePath: is not a path prefix"}},
 		"duplicate bindings and health keys": {[]kit.Option{part(capability.Capability{Name: "shop",

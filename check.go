@@ -79,7 +79,7 @@ func (c checker) capability(part capability.Capability) {
 	if !nameForm.MatchString(part.Name) {
 		c.fault(part.Name, "name", part.Name, "is not a capability name", "use lower case letters, digits and hyphens, 2 to 32 of them")
 	}
-	c.take(c.names, part.Name, "name", part.Name)
+	c.take(c.names, part.Name, "name", part.Domain()) // two of one domain would share codes, audit actions and tables
 	if part.Prefix != "" {
 		if !validPrefix(part.Prefix) {
 			c.fault(part.Name, "basePath", part.Prefix, "is not a path prefix", "write it like /"+part.Name)

@@ -114,7 +114,9 @@ func (h Host) Production() bool { return h.Environment == Production }
 
 // Capability describes one composed part as data. Zero fields mean "none".
 type Capability struct {
-	// Name is the capability's name in the manifest, and that of its set of migrations.
+	// Name is the capability's name in the manifest, and that of its set of migrations: 2 to 32 lower
+	// case letters, digits and hyphens, a letter first. No other capability has the same
+	// [Capability.Domain].
 	Name    string
 	Version string
 	// Database is the binding the migrations are applied to; it is the DB of

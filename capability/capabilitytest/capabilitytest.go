@@ -131,7 +131,7 @@ func life(t *testing.T, c capability.Capability) {
 	}
 }
 
-var createTable = regexp.MustCompile(`(?im)^\s*CREATE TABLE (?:IF NOT EXISTS )?([a-z_]+)`)
+var createTable = regexp.MustCompile(`(?im)^\s*CREATE TABLE (?:IF NOT EXISTS )?([a-z0-9_]+)`)
 
 // tables are named after the capability, or the part of it they belong to.
 func tables(t *testing.T, line database.Migrations) {
@@ -197,7 +197,7 @@ func prefix(t *testing.T, at, moved capability.Capability) {
 }
 
 func refusals(t *testing.T, c capability.Capability) {
-	form := regexp.MustCompile(`^[a-z]+/[a-z_]+$`)
+	form := regexp.MustCompile(`^[a-z0-9]+/[a-z_]+$`)
 	var seen []string
 	for _, e := range c.Refusals {
 		if !form.MatchString(e.Code) || !strings.HasPrefix(e.Code, c.Domain()+"/") {
