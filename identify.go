@@ -31,8 +31,8 @@ func (k *Kit) Identify(next http.Handler) http.Handler {
 // Refuse responds to a request for a route of the application's own as the kit's routes do: with the
 // status, code, message and details of the [capability.Error] in err, the id of the request behind
 // [Kit.Identify], WWW-Authenticate and Retry-After. The error of an [http.MaxBytesReader] is refused as
-// kit/body_too_large with its limit; another error is logged and sent as kit/internal, without its text. Nothing may
-// have been written to w.
+// kit/body_too_large with its limit; another error, or nil, is logged and sent as kit/internal, without
+// its text. Nothing may have been written to w.
 func (k *Kit) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refusal.Write(k.log, w, r, err)
 }

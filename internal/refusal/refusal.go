@@ -70,10 +70,16 @@ func Left(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) && ctx.Err() != nil
 }
 
+// errNil is logged for a caller that refuses without an error.
+var errNil = errors.New("refused a nil error")
+
 // Write responds to a request of the application's own routes. A body over the limit of an
-// [http.MaxBytesReader] is refused as kit/body_too_large. Another error that is no refusal is sent as
-// kit/internal and logged.
+// [http.MaxBytesReader] is refused as kit/body_too_large. Another error that is no refusal, or is nil,
+// is sent as kit/internal and logged.
 func Write(log *slog.Logger, w http.ResponseWriter, r *http.Request, err error) {
+	if err == nil || capability.AsError(err) == nil { // the latter of a nil *capability.Error
+		err = errNil
+	}
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		err = capability.BodyOver(tooLarge.Limit).Because(err)

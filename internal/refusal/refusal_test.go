@@ -45,6 +45,8 @@ func TestWriteRefusesAsTheKitDoes(t *testing.T) {
 			body: `{"error":{"code":"kit/body_too_large","message":"The request body has at most 10 bytes.","details":{"maxBytes":10}}}`},
 		{name: "no refusal", err: errors.New("the secret text"), status: 500,
 			body: `{"error":{"code":"kit/internal","message":"` + capability.ErrInternal.Message + `"}}`, logged: true},
+		{name: "a nil error", status: 500, body: `{"error":{"code":"kit/internal","message":"` + capability.ErrInternal.Message + `"}}`, logged: true},
+		{name: "a nil refusal", err: (*capability.Error)(nil), status: 500, logged: true},
 		{name: "a client that disconnected", ctx: gone, err: fmt.Errorf("read: %w", context.Canceled), status: 500},
 	} {
 		t.Run(c.name, func(t *testing.T) {
