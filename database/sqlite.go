@@ -29,31 +29,57 @@ const (
 
 // OpenMemory opens an empty SQLite database in memory. It lives until Close.
 func OpenMemory(opts ...Option) (*DB, error) {
-	return openSQLite(&sqliteEngine{uri: "file:/" + rand.Text(), memory: true}, options{readers: memoryReaders, vfs: "memdb"}, opts)
+	db, err := openSQLite(&sqliteEngine{uri: "file:/" + rand.Text(), memory: true}, options{readers: memoryReaders, vfs: "memdb"}, opts)
+	if err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	return db, nil
 }
 
 // OpenFile opens the SQLite database in the file at path, which is made, for its owner only, if
 // missing. An empty file is refused, because a failed copy leaves one. One process may have it
-// open, once: a second OpenFile is refused by an OS lock on path + ".lock".
+// open, once: a second OpenFile is refused by an OS lock on path + ".lock". Its errors name the file.
 func OpenFile(path string, opts ...Option) (*DB, error) {
-	path, err := filepath.Abs(path)
+	whole, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("database: %w", err)
+		return nil, fmt.Errorf("database: %s: %w", path, err)
 	}
+	path = whole
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // one lock, however the file is called
 	}
+	db, err := openFile(path, opts)
+	if err != nil {
+		return nil, fmt.Errorf("database: %s: %w", path, err)
+	}
+	return db, nil
+}
+
+func openFile(path string, opts []Option) (*DB, error) {
 	lock, err := lockFile(path + ".lock")
 	switch {
 	case errors.Is(err, errInUse):
-		return nil, fmt.Errorf("database: %s is in use: %w", path, err)
+		return nil, fmt.Errorf("it is in use: %w", err)
 	case err != nil:
-		return nil, fmt.Errorf("database: %s cannot be written: %w", path, err)
+		return nil, fmt.Errorf("it cannot be written: %w", withoutFolder(err))
 	}
 	if err := create(path); err != nil {
-		return nil, errors.Join(fmt.Errorf("database: %w", err), lock.Close())
+		return nil, errors.Join(withoutFolder(err), lock.Close())
 	}
 	return openSQLite(&sqliteEngine{uri: fileURI(path), lock: lock}, options{readers: fileReaders, vfs: sqlite.FileVFS}, opts)
+}
+
+// withoutFolder returns an error of the file, or of one next to it, for a text that has the path.
+func withoutFolder(err error) error {
+	at, renamed := new(fs.PathError), new(os.LinkError)
+	switch {
+	case errors.As(err, &at):
+		return &fs.PathError{Op: at.Op, Path: filepath.Base(at.Path), Err: at.Err}
+	case errors.As(err, &renamed):
+		return &fs.PathError{Op: renamed.Op, Path: filepath.Base(renamed.Old), Err: renamed.Err}
+	default:
+		return err
+	}
 }
 
 func fileURI(path string) string {
@@ -71,7 +97,7 @@ func create(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.Size() == 0:
-		return fmt.Errorf("%s: %w", path, errEmpty)
+		return errEmpty
 	case err == nil:
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -172,12 +198,12 @@ func (e *sqliteEngine) open(o options) error {
 func (e *sqliteEngine) connect(pragmas string) (*sqlite.Conn, error) {
 	conn, err := sqlite.Open(e.uri)
 	if err != nil {
-		return nil, fmt.Errorf("database: %w", err)
+		return nil, err
 	}
 	conn.Note(e.note)
 	err = conn.Script(context.Background(), "PRAGMA busy_timeout = 10000; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"+pragmas)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("database: %w", err), conn.Close())
+		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
@@ -196,7 +222,7 @@ func requireWAL(conn *sqlite.Conn) error {
 		return err
 	}
 	if mode != "wal" {
-		return errors.New("database: this file system cannot hold SQLite's write-ahead log")
+		return errors.New("this file system cannot hold SQLite's write-ahead log")
 	}
 	return nil
 }
@@ -376,7 +402,7 @@ func (e *sqliteEngine) Backup(ctx context.Context, path string) error {
 	defer e.writer.release(r)
 	conn, err := e.connect("")
 	if err != nil {
-		return err
+		return fmt.Errorf("database: backup: %w", err)
 	}
 	defer conn.Close()
 	partial, err := filepath.Abs(path + ".partial")

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,12 +109,35 @@ func TestOpenFileRefuses(t *testing.T) {
 	if err := os.WriteFile(garbage, []byte("this is no database file, but it is longer than a header of SQLite, which has a hundred bytes or so"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{garbage, filepath.Join(folder, "missing", "kit.db"), folder} {
-		if db, err := database.OpenFile(path); err == nil {
-			t.Errorf("opened %s", path)
-			db.Close()
+	at := func(name string) string { return filepath.Join(folder, name) }
+	if err := os.WriteFile(at("empty.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"unlocked.db.lock", "unmade.db.new"} {
+		if err := os.Mkdir(at(name), 0o700); err != nil {
+			t.Fatal(err)
 		}
 	}
+	open, err := database.OpenFile(at("open.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	refused := func(path string, opts ...database.Option) {
+		db, err := database.OpenFile(path, opts...)
+		if err == nil {
+			t.Errorf("opened %s", path)
+			db.Close()
+			return
+		}
+		if text := err.Error(); !strings.HasPrefix(text, "database: "+path) || strings.Count(text, path) != 1 || strings.Count(text, "database: ") != 1 {
+			t.Errorf("%v, want %s named, once", err, path)
+		}
+	}
+	for _, path := range []string{garbage, at("missing/kit.db"), folder, at("empty.db"), at("unlocked.db"), at("unmade.db"), at("open.db")} {
+		refused(path)
+	}
+	refused(at("kit.db"), database.WithVFS("none"))
 }
 
 func TestBackup(t *testing.T) {
