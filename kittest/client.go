@@ -42,14 +42,20 @@ type Response struct {
 func (k *Kit) Anonymous() *Client { return k.client(func(*http.Request) {}) }
 
 // User returns a client that acts as a user, created if absent, by an access token with the scopes.
-// A user who was erased fails the test. It requires auth to be composed.
+// A user who was erased fails the test; a client of a user who is erased or disabled later is
+// refused. It requires auth to be composed.
 func (k *Kit) User(userID string, scopes ...string) *Client {
 	k.t.Helper()
 	ctx := context.Background()
 	k.ensureUser(ctx, userID)
+	first, err := k.Auth().IssueToken(ctx, userID, scopes, time.Minute)
+	k.must(err)
 	return k.client(func(r *http.Request) {
-		// Each call has a new token, because the clock may have passed the expiry of the last.
+		// Each call has a new token, because the clock may have passed the expiry of the first.
 		token, err := k.Auth().IssueToken(ctx, userID, scopes, time.Minute)
+		if errors.Is(err, auth.ErrUserNotFound) || errors.Is(err, auth.ErrUserDisabled) {
+			token, err = first, nil
+		}
 		k.must(err)
 		r.Header.Set("Authorization", "Bearer "+token)
 	})

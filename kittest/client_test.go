@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
@@ -37,6 +38,34 @@ func TestResponseThatIsCutOffFailsTheTest(t *testing.T) {
 	if p := <-ended; p != nil || !strings.Contains(f.why, "GET /torn") {
 		t.Errorf("the test ended by %v, failed for %q", p, f.why)
 	}
+}
+
+// TestClientOfAnErasedUserIsRefused: as a client that still has the token or the cookie of an
+// account that is no more.
+func TestClientOfAnErasedUserIsRefused(t *testing.T) {
+	k := kittest.New(t, kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}))
+	clients := map[string]*kittest.Client{"User": k.User("ada"), "Browser": k.Browser("ada"), "Via": k.Browser("ada").Via(k)}
+	for name, c := range clients {
+		if r := c.Get("/auth/devices"); r.Status != 200 {
+			t.Errorf("%s before: %d %s", name, r.Status, r.Body)
+		}
+	}
+	if err := k.EraseUser(t.Context(), "ada"); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(when string) {
+		t.Helper()
+		for name, c := range clients {
+			if r := c.Get("/auth/devices"); r.Status != 401 || r.Code() != "auth/unauthenticated" {
+				t.Errorf("%s, %s: %d %s, want 401 auth/unauthenticated", name, when, r.Status, r.Body)
+			}
+		}
+	}
+	refused("requested")
+	k.RunJobs()
+	refused("done")
+	k.Clock.Advance(time.Hour)
+	refused("an hour later")
 }
 
 func TestErasedUserFailsTheTest(t *testing.T) {
