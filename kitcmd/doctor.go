@@ -224,50 +224,70 @@ func (e *examination) masterKeys(migrated bool) {
 	}
 }
 
+// secrets reports each secret that fails, and once those of which something else is true.
 func (e *examination) secrets() {
 	if e.kit.Secrets() == nil {
 		return
 	}
+	list, err := e.statuses()
+	if err != nil {
+		e.fail("secrets", "they cannot be read: "+err.Error(), "check the provider of secrets")
+		return
+	}
+	var complete, empty, old []string
+	for _, s := range list {
+		name := "secret " + s.Name
+		var partial []string
+		present := false
+		for _, b := range s.Blocks {
+			present = present || b.Present
+			if len(b.Missing) > 0 {
+				partial = append(partial, b.Name+" lacks "+strings.Join(b.Missing, " and "))
+			}
+		}
+		switch {
+		case s.Problem != "":
+			e.fail(name, s.Problem, "check the provider "+s.Provider)
+		case len(partial) > 0:
+			e.fail(name, "is incomplete: "+strings.Join(partial, "; "), e.give(s.Provider, s.Name))
+		case !present:
+			empty = append(empty, s.Name)
+		case s.NextDueAt != nil && s.NextDueAt.Before(time.Now().Add(-24*time.Hour)):
+			e.fail(name, "should have been rotated at "+s.NextDueAt.Format(time.RFC3339), "check its last rotation, and that jobs run")
+		case s.LastRotatedAt != nil && time.Since(s.LastRotatedAt.Time) > oldSecret:
+			old = append(old, s.Name+" was last rotated on "+s.LastRotatedAt.Format(time.DateOnly))
+		default:
+			complete = append(complete, s.Name)
+		}
+	}
+	if len(empty) > 0 {
+		e.warn("secrets without values", "they are "+strings.Join(empty, ", "), e.give(list[0].Provider, ":name"))
+	}
+	if len(old) > 0 {
+		e.warn("secrets to rotate", strings.Join(old, "; "), "rotate them")
+	}
+	if len(complete) > 0 {
+		e.ok("secrets", strings.Join(complete, ", ")+" are complete")
+	}
+}
+
+// statuses lists all secrets.
+func (e *examination) statuses() (list []secrets.SecretStatus, err error) {
 	for page := capability.NewPage(capability.MaxLimit, ""); ; {
 		items, err := e.kit.Secrets().ListSecrets(e.ctx, page)
-		if err != nil {
-			e.fail("secrets", "they cannot be read: "+err.Error(), "check the provider of secrets")
-			return
-		}
-		for _, s := range items.Items {
-			name := "secret " + s.Name
-			var partial []string
-			present := false
-			for _, b := range s.Blocks {
-				present = present || b.Present
-				if len(b.Missing) > 0 {
-					partial = append(partial, b.Name+" lacks "+strings.Join(b.Missing, " and "))
-				}
-			}
-			give := "give its values with Secrets.Rotate, or with POST " + e.path("secrets", "/secrets") + "/admin/status/" + s.Name + "/rotate of the control plane"
-			if s.Provider == new(secrets.Environment).Name() {
-				give = "give its values in the environment, as secrets.Environment reads them"
-			}
-			switch {
-			case s.Problem != "":
-				e.fail(name, s.Problem, "check the provider "+s.Provider)
-			case len(partial) > 0:
-				e.fail(name, "is incomplete: "+strings.Join(partial, "; "), give)
-			case !present:
-				e.warn(name, "has no values", give)
-			case s.NextDueAt != nil && s.NextDueAt.Before(time.Now().Add(-24*time.Hour)):
-				e.fail(name, "should have been rotated at "+s.NextDueAt.Format(time.RFC3339), "check its last rotation, and that jobs run")
-			case s.LastRotatedAt != nil && time.Since(s.LastRotatedAt.Time) > oldSecret:
-				e.warn(name, "was last rotated on "+s.LastRotatedAt.Format(time.DateOnly), "rotate it")
-			default:
-				e.ok(name, "is complete")
-			}
-		}
-		if items.NextCursor == nil {
-			return
+		if list = append(list, items.Items...); err != nil || items.NextCursor == nil {
+			return list, err
 		}
 		page = capability.NewPage(capability.MaxLimit, *items.NextCursor)
 	}
+}
+
+// give says how a secret of a provider gets its values.
+func (e *examination) give(provider, name string) string {
+	if provider == new(secrets.Environment).Name() {
+		return "give its values in the environment, as secrets.Environment reads them"
+	}
+	return "give its values with Secrets.Rotate, or with POST " + e.path("secrets", "/secrets") + "/admin/status/" + name + "/rotate of the control plane"
 }
 
 // path returns the path prefix of a capability, or otherwise if it is not composed.
@@ -387,13 +407,17 @@ func (e *examination) returnURLs() {
 	}
 	for _, rail := range slices.Sorted(maps.Keys(urls)) {
 		u := urls[rail]
+		var warned []string
 		for _, address := range []string{u.Success, u.Cancel, u.Portal} {
 			target, err := url.Parse(address)
 			if err != nil || address == "" || target.Hostname() == base.Hostname() {
 				continue
 			}
-			if e.kit.Auth() == nil || !(&auth.LibraryHost{Auth: e.kit.Auth()}).TrustedOrigin(target.Scheme+"://"+target.Host) {
-				e.warn("return address of "+string(rail), address+" is neither at the base URL nor at a trusted origin", "check that it is a page of yours")
+			origin := target.Scheme + "://" + target.Host
+			trusted := e.kit.Auth() != nil && (&auth.LibraryHost{Auth: e.kit.Auth()}).TrustedOrigin(origin)
+			if !trusted && !slices.Contains(warned, origin) {
+				warned = append(warned, origin)
+				e.warn("return address of "+string(rail), origin+" is neither that of the base URL nor a trusted origin", "check that its pages are yours")
 			}
 		}
 	}

@@ -28,6 +28,8 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/operate"
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/cardprocessor"
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/storage"
 )
@@ -163,7 +165,7 @@ func TestDoctorSaysWhatToDo(t *testing.T) {
 }
 
 func TestDoctorSaysHowASecretGetsItsValues(t *testing.T) {
-	const path = "/secrets/admin/status/events-crm/rotate"
+	const path = "/secrets/admin/status/:name/rotate"
 	for _, c := range []struct {
 		provider secrets.Provider
 		fix      string
@@ -172,17 +174,62 @@ func TestDoctorSaysHowASecretGetsItsValues(t *testing.T) {
 		{secrets.NewEnvironment(func(string) string { return "" }), "give its values in the environment, as secrets.Environment reads them"},
 	} {
 		k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithSecrets(secrets.Config{Provider: c.provider}),
-			kit.WithEvents(events.Config{Endpoints: []events.Endpoint{{Name: "crm", URL: "https://crm.example.com/hook"}}}))
+			kit.WithEvents(events.Config{Endpoints: []events.Endpoint{
+				{Name: "crm", URL: "https://crm.example.com/hook"}, {Name: "shop", URL: "https://shop.example.com/hook"}}}))
 		if c.provider == nil {
-			k.Machine("secrets:rotate").Post(path, `{"blocks":{"signing":{}}}`).Want(422, "secrets/incomplete_block")
+			k.Machine("secrets:rotate").Post(strings.Replace(path, ":name", "events-crm", 1), `{"blocks":{"signing":{}}}`).Want(422, "secrets/incomplete_block")
 		}
 		var out bytes.Buffer
 		if err := kitcmd.Run(t.Context(), k.Kit, []string{"app", "doctor", "-json"}, &out, io.Discard); err != nil && !errors.Is(err, kitcmd.ErrFound) {
 			t.Fatal(err)
 		}
-		if got := checks(t, out.String())["secret events-crm"]; got.Status != kitcmd.StatusWarning || got.Fix != c.fix {
+		got := checks(t, out.String())["secrets without values"]
+		if got.Status != kitcmd.StatusWarning || got.Finding != "they are events-crm, events-shop" || got.Fix != c.fix {
 			t.Errorf("got %+v, want the fix %q", got, c.fix)
 		}
+	}
+}
+
+// TestDoctorSaysOnceWhatIsTrueOfSeveral: of secrets, and of the return addresses of a rail that are
+// on one host.
+func TestDoctorSaysOnceWhatIsTrueOfSeveral(t *testing.T) {
+	const at = "https://shop.example/"
+	rail := cardprocessor.New(cardprocessor.Options{})
+	db := databasetest.Memory(t)
+	hook := func(name string) events.Endpoint {
+		return events.Endpoint{Name: name, URL: "https://" + name + ".example/hook"}
+	}
+	k := compose(t, db, kit.WithPayments(payments.Config{BillingSubject: payments.SubjectUser, Rails: []payments.Rail{rail},
+		ReturnURLs: map[payments.RailID]payments.ReturnURLs{rail.ID: {Success: at + "thanks", Cancel: at, Portal: "https://help.example/"}}}),
+		kit.WithEvents(events.Config{Endpoints: []events.Endpoint{hook("a"), hook("b"), hook("c"), hook("d")}}))
+	for _, name := range []string{"events-a", "events-b", "events-c", "events-d"} {
+		blocks := secrets.Blocks{"signing": {"secret": secrets.NewValue("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")}}
+		if _, err := k.Secrets().Rotate(t.Context(), name, blocks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := db.Exec(t.Context(), `UPDATE secrets_version SET created_at = 1 WHERE name IN ('events-c', 'events-d')`); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := kitcmd.Run(t.Context(), k, []string{"app", "doctor"}, &out, io.Discard); err != nil {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	for want, lines := range map[string]int{
+		"ok       secrets: events-a, events-b are complete\n":                                                                    1,
+		"warning  secrets to rotate: events-c was last rotated on 1970-01-01; events-d was last rotated on 1970-01-01\n":         1,
+		"warning  return address of card_processor: https://shop.example is neither that of the base URL nor a trusted origin\n": 1,
+		"warning  return address of card_processor: https://help.example is neither that of the base URL nor a trusted origin\n": 1,
+		"warning  return address": 2,
+		"warning  secrets without values: they are payments-provider-credentials\n": 1,
+		" secret events": 0,
+	} {
+		if n := strings.Count(out.String(), want); n != lines {
+			t.Errorf("%d times, want %d: %s", n, lines, want)
+		}
+	}
+	if t.Failed() {
+		t.Log(out.String())
 	}
 }
 
