@@ -102,18 +102,18 @@ func repeatedCheckout(t *testing.T, kits []*shop) {
 	ids := func() map[string]bool {
 		t.Helper()
 		var wait sync.WaitGroup
-		answers := make([]payments.Bought, 16)
-		for i := range answers {
+		made := make([]payments.Bought, 16)
+		for i := range made {
 			ada := kits[i%len(kits)].User("ada").With("Idempotency-Key", "k")
 			wait.Go(func() {
 				if r := ada.Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro"}); r.Status == 201 {
-					r.JSON(&answers[i])
+					r.JSON(&made[i])
 				}
 			})
 		}
 		wait.Wait()
 		found := make(map[string]bool)
-		for _, bought := range answers {
+		for _, bought := range made {
 			found[bought.CheckoutID] = true
 		}
 		return found
