@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxTransactions bounds what is read of a subscription's transactions, and
-	// maxOfCustomer what is read of a customer.
+	// maxTransactions and maxAdjustments are how many a page has at most, and maxPages is how many
+	// pages are read of the transactions of a customer or the adjustments of a purchase. Of the
+	// transactions of a subscription one is read.
 	maxTransactions = 30
-	maxOfCustomer   = 20
-	maxEvents       = 200
-	// maxAdjustments is how many adjustments a page has at most, adjustmentPages how many pages are
-	// read of a purchase.
 	maxAdjustments  = 50
-	adjustmentPages = 10
+	maxPages        = 10
+	// maxOfCustomer bounds what is read of the subscriptions of a customer.
+	maxOfCustomer = 20
+	maxEvents     = 200
 )
 
 // get reads the data of a response; found is false when there is none.
@@ -142,17 +142,23 @@ func (r *rail) ofAdjustment(ctx context.Context, a payments.Access, j adjustment
 // listAdjustments fetches the newest adjustments of a transaction or subscription; all is false if
 // there may be more. Credits are not summed then.
 func (r *rail) listAdjustments(ctx context.Context, a payments.Access, by, id string) (list []adjustment, all bool, err error) {
-	query := url.Values{by: {id}, "order_by": {"id[DESC]"}, "per_page": {strconv.Itoa(maxAdjustments)}}
-	for range adjustmentPages {
-		var page []adjustment
-		if _, err := r.get(ctx, a, "/adjustments", query, &page); err != nil {
+	return pages(ctx, r, a, "/adjustments", url.Values{by: {id}}, maxAdjustments, func(j adjustment) string { return j.ID })
+}
+
+// pages reads the newest entries of a list; all is false if there may be more.
+func pages[T any](ctx context.Context, r *rail, a payments.Access, path string, query url.Values, size int, id func(T) string) (list []T, all bool, err error) {
+	query.Set("order_by", "id[DESC]")
+	query.Set("per_page", strconv.Itoa(size))
+	for range maxPages {
+		var page []T
+		if _, err := r.get(ctx, a, path, query, &page); err != nil {
 			return nil, false, err
 		}
 		list = append(list, page...)
-		if len(page) < maxAdjustments {
+		if len(page) < size {
 			return list, true, nil
 		}
-		query.Set("after", page[len(page)-1].ID)
+		query.Set("after", id(page[len(page)-1]))
 	}
 	return list, false, nil
 }
@@ -181,7 +187,7 @@ func (r *rail) adjustments(ctx context.Context, a payments.Access, by, id string
 // ofCustomer fetches the newest subscriptions and single purchases of a customer.
 func (r *rail) ofCustomer(ctx context.Context, a payments.Access, customerID string) ([]payments.Observation, error) {
 	var all []payments.Observation
-	query := url.Values{"customer_id": {customerID}, "per_page": {strconv.Itoa(maxOfCustomer)}}
+	query := url.Values{"customer_id": {customerID}, "order_by": {"id[DESC]"}, "per_page": {strconv.Itoa(maxOfCustomer)}}
 	var subscriptions []subscription
 	if _, err := r.get(ctx, a, "/subscriptions", query, &subscriptions); err != nil {
 		return nil, err
@@ -193,9 +199,9 @@ func (r *rail) ofCustomer(ctx context.Context, a payments.Access, customerID str
 		}
 		all = append(all, observations...)
 	}
-	query.Set("status", "completed,paid")
-	var transactions []transaction
-	if _, err := r.get(ctx, a, "/transactions", query, &transactions); err != nil {
+	query = url.Values{"customer_id": {customerID}, "status": {"completed,paid"}}
+	transactions, _, err := pages(ctx, r, a, "/transactions", query, maxTransactions, func(t transaction) string { return t.ID })
+	if err != nil {
 		return nil, err
 	}
 	for _, t := range transactions {

@@ -2,6 +2,7 @@ package merchanta_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -259,5 +260,22 @@ func TestCreditsAreReadTogether(t *testing.T) {
 			}
 		}
 		book.Want(id, sub, payments.StatusActive)
+	}
+}
+
+// TestRenewalsHideNoOtherPurchase: the lists of a customer have every renewal of a subscription.
+func TestRenewalsHideNoOtherPurchase(t *testing.T) {
+	clock, store, rail, book := world(t)
+	once, again := coins, pro
+	once.CustomerID, again.CustomerID = "ada", "ada"
+	bought, _ := store.Buy(once)
+	renewing, _ := store.Subscribe(again)
+	for range 120 {
+		clock.Advance(30 * day)
+		store.Renew(renewing)
+	}
+	owned := book.Observe(rail.OfCustomer(t.Context(), book.Access, "ada"))
+	if !slices.ContainsFunc(owned, func(o payments.Observation) bool { return o.TransactionID == bought }) {
+		t.Errorf("%d observations, none of the purchase before ten years of renewals", len(owned))
 	}
 }

@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// maxOfCustomer bounds what is read of a customer.
-	maxOfCustomer = 20
+	// maxOfCustomer is how many entries a page of the lists of a customer has, and customerPages how
+	// many pages are read of each.
+	maxOfCustomer = 100
+	customerPages = 4
 	// historyPage is small enough that the purchase of each entry can be fetched within the
 	// deadline of a call.
 	historyPage = 20
@@ -122,22 +124,37 @@ func (r *rail) ofRefund(ctx context.Context, a payments.Access, taken refund, sa
 
 // ofCustomer fetches the newest subscriptions and orders of a customer.
 func (r *rail) ofCustomer(ctx context.Context, a payments.Access, customerID string) ([]payments.Observation, error) {
-	query := url.Values{"customer_id": {customerID}, "limit": {strconv.Itoa(maxOfCustomer)}, "sorting": {"-started_at"}}
-	var subscriptions list[subscription]
-	if _, err := r.get(ctx, a, "/v1/subscriptions/", query, &subscriptions); err != nil {
+	subscriptions, err := pages[subscription](ctx, r, a, "/v1/subscriptions/", url.Values{"customer_id": {customerID}, "sorting": {"-started_at"}})
+	if err != nil {
 		return nil, err
 	}
 	var all []payments.Observation
-	for _, s := range subscriptions.Items {
+	for _, s := range subscriptions {
 		all = append(all, fromSubscription(s, stamp.Time{}))
 	}
-	query.Set("sorting", "-created_at")
-	var orders list[order]
-	if _, err := r.get(ctx, a, "/v1/orders/", query, &orders); err != nil {
+	orders, err := pages[order](ctx, r, a, "/v1/orders/", url.Values{"customer_id": {customerID}, "sorting": {"-created_at"}})
+	if err != nil {
 		return nil, err
 	}
-	for _, o := range orders.Items {
+	for _, o := range orders {
 		all = append(all, fromOrder(o, stamp.Time{})...)
+	}
+	return all, nil
+}
+
+// pages reads the first pages of a list of a customer.
+func pages[T any](ctx context.Context, r *rail, a payments.Access, path string, query url.Values) (all []T, err error) {
+	query.Set("limit", strconv.Itoa(maxOfCustomer))
+	for number := range customerPages {
+		query.Set("page", strconv.Itoa(number+1))
+		var page list[T]
+		if _, err := r.get(ctx, a, path, query, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if len(page.Items) < maxOfCustomer {
+			break
+		}
 	}
 	return all, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"path"
+	"slices"
 	"testing"
 	"time"
 
@@ -257,5 +258,22 @@ func TestPageOfTheHistoryIsSmall(t *testing.T) {
 	pages := history(t, rail, book, payments.Window{Since: since, Until: payments.At(clock.Now().Add(time.Minute)), Limit: 200})
 	if calls := store.Calls(); pages != 4 || calls != 50+pages || book.Len() != 50 {
 		t.Errorf("%d calls for %d pages with %d purchases, want 54 for 4 with 50", calls, pages, book.Len())
+	}
+}
+
+// TestRenewalsHideNoOtherPurchase: the lists of a customer have every renewal of a subscription.
+func TestRenewalsHideNoOtherPurchase(t *testing.T) {
+	clock, store, rail, book := world(t)
+	once, again := coins, pro
+	once.CustomerID, again.CustomerID = "ada", "ada"
+	bought, _ := store.Buy(once)
+	renewing, _ := store.Subscribe(again)
+	for range 120 {
+		clock.Advance(30 * day)
+		store.Renew(renewing)
+	}
+	owned := book.Observe(rail.OfCustomer(t.Context(), book.Access, "ada"))
+	if !slices.ContainsFunc(owned, func(o payments.Observation) bool { return o.TransactionID == bought }) {
+		t.Errorf("%d observations, none of the purchase before ten years of renewals", len(owned))
 	}
 }

@@ -4,6 +4,7 @@
 package cardprocessortest
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -117,7 +118,7 @@ func (s *Store) Subscribe(p script.Purchase) (id string, out []script.Delivery) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p = p.Defaults()
-	return s.subscribe(p, s.Next("cus_"))
+	return s.subscribe(p, cmp.Or(p.CustomerID, s.Next("cus_")))
 }
 
 func (s *Store) subscribe(p script.Purchase, customer string) (id string, out []script.Delivery) {
@@ -289,7 +290,7 @@ func (s *Store) Buy(p script.Purchase) (id string, out []script.Delivery) {
 	p = p.Defaults()
 	id = s.Next("cs_")
 	p.Period = 0
-	s.put(id, s.sessionOf(p, "payment", s.Next("cus_")))
+	s.put(id, s.sessionOf(p, "payment", cmp.Or(p.CustomerID, s.Next("cus_"))))
 	return id, s.pay(id, p)
 }
 

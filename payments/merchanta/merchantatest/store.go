@@ -4,6 +4,7 @@
 package merchantatest
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -138,7 +139,7 @@ func (s *Store) transaction(p script.Purchase, sub, customer, status string, sta
 func (s *Store) Subscribe(p script.Purchase) (id string, out []script.Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.subscribe(p.Defaults(), s.Next("ctm_"))
+	return s.subscribe(p.Defaults(), cmp.Or(p.CustomerID, s.Next("ctm_")))
 }
 
 func (s *Store) subscribe(p script.Purchase, customer string) (id string, out []script.Delivery) {
@@ -309,7 +310,7 @@ func (s *Store) Buy(p script.Purchase) (id string, out []script.Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p = p.Defaults()
-	t := s.transaction(p, "", s.Next("ctm_"), "completed", time.Time{}, time.Time{}, p.AmountMinor*p.Quantity)
+	t := s.transaction(p, "", cmp.Or(p.CustomerID, s.Next("ctm_")), "completed", time.Time{}, time.Time{}, p.AmountMinor*p.Quantity)
 	return t["id"].(string), []script.Delivery{s.event("transaction.completed", t)}
 }
 

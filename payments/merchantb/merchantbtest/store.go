@@ -4,6 +4,7 @@
 package merchantbtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -129,7 +130,7 @@ func base(p script.Purchase, customer string) script.Object {
 func (s *Store) Subscribe(p script.Purchase) (id string, out []script.Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.subscribe(p.Defaults(), s.id(), nil)
+	return s.subscribe(p.Defaults(), cmp.Or(p.CustomerID, s.id()), nil)
 }
 
 func (s *Store) subscribe(p script.Purchase, customer string, checkout any) (id string, out []script.Delivery) {
@@ -255,7 +256,7 @@ func (s *Store) Buy(p script.Purchase) (id string, out []script.Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p = p.Defaults()
-	o := s.makeOrder(p, s.id(), "", p.AmountMinor*p.Quantity, "purchase")
+	o := s.makeOrder(p, cmp.Or(p.CustomerID, s.id()), "", p.AmountMinor*p.Quantity, "purchase")
 	return o["id"].(string), []script.Delivery{s.event("order.created", o), s.event("order.paid", o)}
 }
 

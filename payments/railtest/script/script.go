@@ -26,6 +26,8 @@ type Purchase struct {
 	ProductID, PriceID, BasePlanID string
 	// AccountToken stands for the buyer, "" when nobody said.
 	AccountToken string
+	// CustomerID is who buys, where the store has customers; "" is a new one.
+	CustomerID string
 	// AmountMinor is what is charged, by default 999; Currency is by default "USD".
 	AmountMinor int64
 	Currency    string
