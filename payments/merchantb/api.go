@@ -57,16 +57,36 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	return r.client.JSON(ctx, request, into)
 }
 
-func (r *rail) subscription(ctx context.Context, a payments.Access, id string) (payments.Observation, error) {
-	var s subscription
+func (r *rail) subscription(ctx context.Context, a payments.Access, id string) (s subscription, err error) {
 	found, err := r.get(ctx, a, "/v1/subscriptions/"+outbound.Segment(id), nil, &s)
 	if err == nil && (!found || s.ID != id) {
 		err = payments.ErrPurchaseNotFound
 	}
-	if err != nil {
-		return payments.Observation{}, err
+	return s, err
+}
+
+// ofSubscription adds the orders of a subscription that has ended, because its status depends on
+// whether any was paid.
+func (r *rail) ofSubscription(ctx context.Context, a payments.Access, s subscription, said stamp.Time) ([]payments.Observation, error) {
+	observations := []payments.Observation{fromSubscription(s, said)}
+	if s.Status != "canceled" {
+		return observations, nil
 	}
-	return fromSubscription(s, stamp.Time{}), nil
+	orders, err := r.ordersOf(ctx, a, s.CustomerID)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range orders {
+		if o.SubscriptionID == s.ID {
+			observations = append(observations, fromOrder(o, stamp.Time{})...)
+		}
+	}
+	return observations, nil
+}
+
+// ordersOf fetches the newest orders of a customer.
+func (r *rail) ordersOf(ctx context.Context, a payments.Access, customerID string) ([]order, error) {
+	return pages[order](ctx, r, a, "/v1/orders/", url.Values{"customer_id": {customerID}, "sorting": {"-created_at"}})
 }
 
 func (r *rail) order(ctx context.Context, a payments.Access, id string) ([]payments.Observation, error) {
@@ -92,7 +112,7 @@ func (r *rail) ofOrder(ctx context.Context, a payments.Access, o order) ([]payme
 	if errors.Is(err, payments.ErrPurchaseNotFound) {
 		return observations, nil
 	}
-	return append([]payments.Observation{whole}, observations...), err
+	return append([]payments.Observation{fromSubscription(whole, stamp.Time{})}, observations...), err
 }
 
 // ofRefund fetches the order of a refund, which may be the first report of a purchase.
@@ -132,7 +152,7 @@ func (r *rail) ofCustomer(ctx context.Context, a payments.Access, customerID str
 	for _, s := range subscriptions {
 		all = append(all, fromSubscription(s, stamp.Time{}))
 	}
-	orders, err := pages[order](ctx, r, a, "/v1/orders/", url.Values{"customer_id": {customerID}, "sorting": {"-created_at"}})
+	orders, err := r.ordersOf(ctx, a, customerID)
 	if err != nil {
 		return nil, err
 	}

@@ -144,7 +144,7 @@ func (r *rail) expand(ctx context.Context, a payments.Access, d payments.Deliver
 		if err := json.Unmarshal(e.Data, &s); err != nil || s.ID == "" {
 			return nil, payments.ErrInvalidReceipt
 		}
-		return []payments.Observation{fromSubscription(s, e.Timestamp)}, nil
+		return r.ofSubscription(ctx, a, s, e.Timestamp)
 	case "order":
 		var o order
 		if err := json.Unmarshal(e.Data, &o); err != nil || o.ID == "" {
@@ -209,12 +209,12 @@ func (r *rail) fetch(ctx context.Context, a payments.Access, ref payments.Ref) (
 	if ref.Kind == payments.KindOneTime || ref.Kind == payments.KindConsumable {
 		return r.order(ctx, a, ref.TransactionID)
 	}
-	observation, err := r.subscription(ctx, a, ref.TransactionID)
+	s, err := r.subscription(ctx, a, ref.TransactionID)
 	if errors.Is(err, payments.ErrPurchaseNotFound) && ref.Kind == "" {
 		return r.order(ctx, a, ref.TransactionID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return []payments.Observation{observation}, nil
+	return r.ofSubscription(ctx, a, s, stamp.Time{})
 }

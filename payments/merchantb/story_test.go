@@ -277,3 +277,28 @@ func TestRenewalsHideNoOtherPurchase(t *testing.T) {
 		t.Errorf("%d observations, none of the purchase before ten years of renewals", len(owned))
 	}
 }
+
+// TestFetchedSubscriptionThatEndedWasPaid: its webhooks were lost, so only the store knows what was
+// paid.
+func TestFetchedSubscriptionThatEndedWasPaid(t *testing.T) {
+	clock, store, rail, book := world(t)
+	id, _ := store.Subscribe(pro)
+	clock.Advance(30 * day)
+	store.Renew(id)
+	clock.Advance(30 * day)
+	store.Expire(id)
+	book.Observe(rail.Fetch(t.Context(), book.Access, payments.Ref{TransactionID: id}))
+	book.Want(id, sub, payments.StatusExpired)
+
+	_, store, _, book = world(t)
+	id, _ = store.Subscribe(pro)
+	out := store.Expire(id)
+	book.Deliver(out[len(out)-1:])
+	book.Want(id, sub, payments.StatusExpired)
+
+	trial := pro
+	trial.Trial = 7 * day
+	id, _ = store.Subscribe(trial)
+	book.Deliver(store.Expire(id))
+	book.Want(id, sub, payments.StatusNeverPaid)
+}
