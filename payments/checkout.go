@@ -22,7 +22,7 @@ type BuyRequest struct {
 	// DiscountCode is the code of a discount that [Payments.CreateDiscount] made at the rail, ""
 	// for none.
 	DiscountCode string
-	// Quantity is 1 to [MaxQuantity]; 0 means 1.
+	// Quantity is 1 to [MaxQuantity], and 1 for a subscription and at merchant_b; 0 means 1.
 	Quantity int64
 	// IdempotencyKey makes a repeated request one checkout, of the same CheckoutID, at a rail that
 	// takes such keys. A different request under the same key is a checkout of its own.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/internal/money"
 	"github.com/kitbackend/kit/payments/internal/outbound"
@@ -250,7 +251,11 @@ func (r *rail) pastRefunds(ctx context.Context, a payments.Access, w payments.Wi
 	return len(refunds.Items) == min(max(w.Limit, 1), historyPage), nil
 }
 
+// checkout refuses a quantity, because the store has none.
 func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.CheckoutRequest) (payments.Checkout, error) {
+	if c.Quantity > 1 {
+		return payments.Checkout{}, capability.ErrInvalidRequest.Saying("quantity is 1 at merchant_b.")
+	}
 	body := map[string]any{
 		"products": []string{c.Store.ProductID}, "external_customer_id": c.AccountToken,
 		"success_url": c.Success, "return_url": c.Cancel, "metadata": map[string]string{accountKey: c.AccountToken},

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/merchantb"
 	"github.com/kitbackend/kit/payments/merchantb/merchantbtest"
@@ -301,4 +302,13 @@ func TestFetchedSubscriptionThatEndedWasPaid(t *testing.T) {
 	id, _ = store.Subscribe(trial)
 	book.Deliver(store.Expire(id))
 	book.Want(id, sub, payments.StatusNeverPaid)
+}
+
+func TestCheckoutSellsOne(t *testing.T) {
+	_, store, rail, book := world(t)
+	store.Price(coins)
+	request := payments.CheckoutRequest{Store: payments.StoreIDs{ProductID: "pro_2"}, Quantity: 2, AccountToken: "account"}
+	if made, err := rail.Checkout(t.Context(), book.Access, request); !errors.Is(err, capability.ErrInvalidRequest) {
+		t.Errorf("a checkout of two: %+v, %v, expected kit/invalid_request, as the store sells one at a time", made, err)
+	}
 }
