@@ -57,12 +57,12 @@ func WithCommand(name, summary string, run func(ctx context.Context, args []stri
 	}
 }
 
-// Main runs the command named by the arguments of the process, closes the kit and exits: with
-// status 0 after success, with 1 after an error or a finding, and with 2 after printing the usage.
-// SIGINT or SIGTERM cancels the command.
+// Main runs the command named by the arguments of the process, closes the kit and its databases, and
+// exits: with status 0 after success, with 1 after an error or a finding, and with 2 after printing
+// the usage. SIGINT or SIGTERM cancels the command.
 func Main(k *kit.Kit, opts ...Option) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := Run(ctx, k, os.Args, os.Stdout, os.Stderr, opts...)
+	err := runAndClose(ctx, k, os.Args, os.Stdout, os.Stderr, opts...)
 	stop()
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -75,9 +75,19 @@ func Main(k *kit.Kit, opts ...Option) {
 	}
 }
 
+// runAndClose closes the databases too, because nobody can after Main: a copy of a SQLite file alone
+// has what was written only after that.
+func runAndClose(ctx context.Context, k *kit.Kit, args []string, stdout, stderr io.Writer, opts ...Option) error {
+	err := Run(ctx, k, args, stdout, stderr, opts...)
+	for _, db := range k.Databases() {
+		err = errors.Join(err, db.Close())
+	}
+	return err
+}
+
 // Run is [Main] for tests and for programs with their own main function: args begins with the
 // program's name, and the error is nil where Main exits with 0, [ErrFound] after findings and
-// [flag.ErrHelp] after printing the usage. It closes the kit.
+// [flag.ErrHelp] after printing the usage. It closes the kit, and no database that it was given.
 func Run(ctx context.Context, k *kit.Kit, args []string, stdout, stderr io.Writer, opts ...Option) error {
 	p := &program{kit: k, stdout: stdout, stderr: stderr, name: "app", commands: slices.Clone(commands)}
 	for _, opt := range opts {

@@ -282,6 +282,36 @@ func TestVerifyFindsWhatWasChanged(t *testing.T) {
 	})
 }
 
+// TestFileIsWholeAfterMain: a copy of the file alone has what was committed.
+func TestFileIsWholeAfterMain(t *testing.T) {
+	path, copied := filepath.Join(t.TempDir(), "app.db"), filepath.Join(t.TempDir(), "copy.db")
+	db, err := database.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := compose(t, db)
+	if _, err := k.Ledger().Credit(t.Context(), ledger.Entry{UserID: "ada", Currency: "coins", Amount: 5, Ref: "welcome:ada"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := kitcmd.RunAndClose(t.Context(), k, []string{"app", "routes"}, io.Discard, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(copied, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if db, err = database.OpenFile(copied); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if out, err := run(t, db, "verify"); err != nil || !strings.Contains(out, "1 accounts,") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestBackupCanBeOpened(t *testing.T) {
 	db := databasetest.File(t)
 	folder := filepath.Join(t.TempDir(), "copies")

@@ -1,0 +1,4 @@
+package kitcmd
+
+// RunAndClose is what Main does before it exits.
+var RunAndClose = runAndClose
