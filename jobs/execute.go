@@ -101,8 +101,11 @@ func (q *Queue) execute(ctx context.Context, r *run, returned func()) {
 	if err == nil && !ours {
 		err = ErrLeaseLost
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		q.logOf(r).ErrorContext(ctx, "jobs: outcome not recorded", "error", err)
+	case v.state == StateAvailable && ctx.Err() == nil:
+		q.wake(ctx, v.runAt.UnixMilli())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,6 +92,31 @@ func TestSnoozeSpendsNoAttempt(t *testing.T) {
 		}
 		equal(t, seen, []int{1, 1, 1, 1})
 		equal(t, status(t, q, id).State, jobs.StateCompleted)
+	})
+}
+
+// A job that becomes available again soon does not wait until the queue looks the next time, a second later.
+func TestSnoozedJobRunsWhenItIsDue(t *testing.T) {
+	inBubble(t, func(t *testing.T, db *database.DB) {
+		var mu sync.Mutex
+		var at []time.Duration
+		began := time.Now()
+		q := node(t, db, jobs.Options{}, jobs.Binding{Name: "A", Run: func(context.Context, jobs.Job) error {
+			pass(20 * time.Millisecond) // during which the queue looks, and plans to wait
+			mu.Lock()
+			defer mu.Unlock()
+			if at = append(at, time.Since(began)); len(at) == 10 {
+				return nil
+			}
+			return jobs.Snooze(100 * time.Millisecond)
+		}})
+		stop := runInBubble(t, q)
+		enqueue(t, q, "A", nil)
+		pass(20 * time.Second)
+		stop()
+		if len(at) != 10 || at[9] > 1500*time.Millisecond {
+			t.Errorf("runs at %v, want ten within a second and a half", at)
+		}
 	})
 }
 
