@@ -19,6 +19,7 @@ import (
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
@@ -248,6 +249,51 @@ func TestDeletedAccountLeavesNoUnprovedAddress(t *testing.T) {
 			if strings.Contains(text, canary) || strings.Contains(text, hex.EncodeToString([]byte(canary))) {
 				t.Errorf("%s still knows the user:\n%s", table, around(text))
 			}
+		}
+	})
+}
+
+// TestGuestWhoBecomesAnotherUserIsErased: of a guest who signs in to an account, that alone stays
+// which the application has moved.
+func TestGuestWhoBecomesAnotherUserIsErased(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		var k *kittest.Kit
+		moves := func(ctx context.Context, guest, user auth.User) error {
+			balance, err := k.Ledger().Balance(ctx, guest.ID, "coins")
+			if err != nil {
+				return err
+			}
+			_, err = k.Ledger().Transfer(ctx, ledger.TransferEntry{From: guest.ID, To: user.ID, Currency: "coins", Amount: balance.Available, Ref: "upgrade:" + guest.ID})
+			return err
+		}
+		k = kittest.New(t, kit.WithDatabase(db), kit.WithLedger(coins()), kit.WithStorage(storage.Config{}),
+			kit.WithAuth(auth.Config{Library: signin.New(signin.Config{Anonymous: true, OnUpgrade: moves})}))
+		sign := map[string]any{"email": "ada@example.com", "password": "correct horse battery", "name": "Ada"}
+		k.Anonymous().With("Origin", k.Host().BaseURL.String()).Post("/auth/sign-up/email", sign).Want(200, "")
+		k.Clock.Advance(time.Minute)
+
+		var entered struct{ User struct{ ID string } }
+		guest := k.Anonymous().Via(k)
+		guest.Post("/auth/sign-in/anonymous", `{}`).Want(200, "").JSON(&entered)
+		id := entered.User.ID
+		if _, err := k.Ledger().Credit(t.Context(), ledger.Entry{UserID: id, Currency: "coins", Amount: 10, Ref: "gift"}); err != nil {
+			t.Fatal(err)
+		}
+		guest.Post("/storage", map[string]any{"path": "save.json", "size": 3}).Want(201, "")
+		guest.Post("/auth/sign-in/email", sign).Want(200, "")
+		k.RunJobs()
+		if e, err := k.Erasure(t.Context(), id); err != nil || e.FinishedAt.IsZero() {
+			t.Errorf("the guest is not erased: %+v %v", e, err)
+		}
+		if n := column(t, db, `SELECT id FROM storage_object`); len(n) > 0 {
+			t.Errorf("objects of the guest are left: %v", n)
+		}
+		ada, _, err := k.Auth().UserByEmail(t.Context(), "ada@example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := k.Ledger().Balance(t.Context(), ada.ID, "coins"); err != nil || b.Available != 10 {
+			t.Errorf("%+v %v, want what the guest had", b, err)
 		}
 	})
 }

@@ -119,7 +119,9 @@ func (a *Auth) anyLibrary(c *capability.Call) error {
 	return LibraryRefusal(err)
 }
 
-func (a *Auth) libraryPath(r *http.Request) string { return strings.TrimPrefix(r.URL.Path, a.cfg.BasePath) }
+func (a *Auth) libraryPath(r *http.Request) string {
+	return strings.TrimPrefix(r.URL.Path, a.cfg.BasePath)
+}
 
 // serveLibrary refuses reserved paths and methods, then applies the limits of the address and the
 // humanity check, then serves the row.

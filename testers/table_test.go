@@ -127,8 +127,8 @@ var events = map[string]func(w *walker) string{
 		}
 		return code(err)
 	},
-	"seen":    func(w *walker) string { return code(w.k.Testers().Seen(w.t.Context(), w.user, testers.Visit{})) },
-	"pass":    func(w *walker) string { return code(w.k.Testers().Daily(w.t.Context())) },
+	"seen": func(w *walker) string { return code(w.k.Testers().Seen(w.t.Context(), w.user, testers.Visit{})) },
+	"pass": func(w *walker) string { return code(w.k.Testers().Daily(w.t.Context())) },
 	"confirm": func(w *walker) string {
 		page, m := w.k.Anonymous().Get(w.confirm), member(w.t, w.k, w.id)
 		if asks := strings.Contains(string(page.Body), "Yes, I will test"); page.Status == 200 && asks != (m.ConsentAt == nil) {

@@ -89,8 +89,8 @@ func (l *library) stillAnonymous(ctx context.Context, userID string) (auth.User,
 	return user, err == nil && user.Anonymous, err
 }
 
-// upgrade moves what an anonymous caller owns to the user they have just proved to be, and deletes
-// the anonymous one.
+// upgrade lets the application move what an anonymous caller owns to the user they have just proved
+// to be, and deletes the anonymous one, whom all capabilities erase.
 func (l *library) upgrade(c *call, user auth.User) error {
 	before, ok, err := c.anonymous()
 	if err != nil || !ok || before.ID == user.ID || user.Anonymous {
@@ -106,6 +106,6 @@ func (l *library) upgrade(c *call, user auth.User) error {
 				return err
 			}
 		}
-		return l.auth.DeleteUser(ctx, before.ID)
+		return l.auth.DeleteAccount(ctx, before.ID)
 	})
 }

@@ -75,8 +75,10 @@ type Config struct {
 	// sign in with, such as [oauth.Google].
 	Providers []oauth.Provider
 
-	// OnUpgrade is called in the transaction in which an anonymous user becomes another one, to
-	// move what they own; the anonymous user is then deleted.
+	// OnUpgrade is called in the transaction in which an anonymous user signs in to another user's
+	// account, to move what they own; the anonymous user is then deleted and erased, so that what was
+	// not moved is lost, and their games are abandoned. It is not called where an anonymous user signs
+	// up, or signs in by a link or provider that no account has: they keep their id and all they own.
 	OnUpgrade func(ctx context.Context, anonymous, user auth.User) error
 }
 
