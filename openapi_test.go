@@ -383,7 +383,8 @@ func TestDocsRoutes(t *testing.T) {
 		"`CROSS_SITE_NAVIGATION_LOGIN_BLOCKED`, and with `BAD_REQUEST` and `UNSUPPORTED_MEDIA_TYPE` if it reads its body.\n" +
 		"`TOO_MANY_REQUESTS` is the limit of an address: 3 requests in 10 seconds of all routes together that guess or make\n" +
 		"users, such as `/sign-in/email` and `/sign-up/email`; 3 a minute of those that send mail; 5 a minute of those of links.\n" +
-		"`auth.Config.RateLimits` changes them. Accounts have limits of their own.\n")
+		"`auth.Config.RateLimits` changes them. Accounts have limits of their own, and an\n" +
+		"address makes 20 users an hour, guests included (`sign-up`), its network 100 (`sign-up-network`): a school may need more.\n")
 	byTag := make(map[string][]string)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		for _, method := range slices.Sorted(maps.Keys(paths[path])) {

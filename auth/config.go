@@ -65,7 +65,9 @@ type Config struct {
 	// [LibraryRoute], and of two more. "auth-bearer" is how many forged tokens one address may
 	// send, by default 100 in 10 seconds, before tokens of sessions that this node has not verified
 	// before are refused unchecked; "auth-cookie" is the same for cookies, by default 1000 in 10
-	// seconds. A limit with negative Events switches its class off.
+	// seconds. It replaces the limits of [LibraryHost.AllowAccount] too: "sign-up" and
+	// "sign-up-network" are how many users, guests included, one address and its network may make.
+	// A limit with negative Events switches its class off.
 	RateLimits map[string]RateLimit
 	// Cookies configures the names of the cookies and with which requests browsers send them.
 	Cookies Cookies

@@ -104,11 +104,11 @@ func (a *LibraryHost) AccountLimit(bucket string) (limit RateLimit, on bool) {
 // AllowAccount takes a token of an account's bucket, in addition to the limit of the
 // address: "sign-in" (10 in 10 minutes), "send" (5 in 30 minutes), "verify" (10 in
 // 10 minutes), and for new users "sign-up" (20 an hour) of an address and
-// "sign-up-network" (100 an hour) of its /24 or /48, which Config.RateLimits may replace. Refused, it returns how
-// long to wait. The key names the account as the caller knows it, such as the
-// address that was typed, whether or not a user has it. For callers that strangers must not lock
-// out, include the proof that they are known in the key. The memory of buckets is bounded and
-// belongs to this process.
+// "sign-up-network" (100 an hour) of its /24 or /48, which Config.RateLimits may
+// replace. Refused, it returns how long to wait. The key names the account as the
+// caller knows it, such as the address that was typed, whether or not a user has it.
+// For callers that strangers must not lock out, include the proof that they are known
+// in the key. The memory of buckets is bounded and belongs to this process.
 func (a *LibraryHost) AllowAccount(bucket, key string) (wait time.Duration, ok bool) {
 	limiter := a.accounts[bucket]
 	if limiter == nil {

@@ -21,7 +21,8 @@ import (
 // Kit is a composed kit under test.
 type Kit struct {
 	*kit.Kit
-	// Clock is the only clock of the kit; only the test moves it.
+	// Clock is the only clock of the kit; only the test moves it. With [kit.WithClock] the kit has the
+	// clock given there, which several nodes or paytest's stores share, and this one moves nothing.
 	Clock    *Clock
 	t        testing.TB
 	identity client.Identity

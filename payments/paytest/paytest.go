@@ -7,8 +7,9 @@
 // memory, or one that begins anew with them, because a database of an earlier run takes new purchases
 // for those that it has credited already.
 //
+//	clock := kittest.NewClock()
 //	stores := paytest.New(clock.Now, payments.EnvironmentSandbox)
-//	k := kittest.New(t, ..., kit.WithPayments(stores.Config(payments.Config{...})))
+//	k := kittest.New(t, ..., kit.WithClock(clock.Now), kit.WithPayments(stores.Config(payments.Config{...})))
 //	stores.Connect(ctx, k)
 //	pro, err := stores.Buy(payments.RailIOSStore, paytest.Order{Product: product, AccountToken: token})
 //	err = pro.Renew()
