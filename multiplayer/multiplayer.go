@@ -31,6 +31,14 @@
 // the model then resolves an active one. After that player has left, nobody can close it. A table
 // is closed when its last player leaves.
 //
+// # Erased users
+//
+// Erasing a user abandons their matches, and the tables that hold a stake of theirs; at other tables
+// they leave their seat, and their actions stay until the session is over. Their sessions that are
+// over keep only who played and how they ended: the state of every view is null, and the log is gone.
+// The other players can read that, the sockets get it as the last view, and the results are as after
+// any other end.
+//
 // # Transactions
 //
 // An operation joins the transaction of its context and commits or rolls back with the caller's own

@@ -78,11 +78,12 @@ func (m *Multiplayer) exportSession(ctx context.Context, id, userID string, emit
 }
 
 // erase ends what a user plays: a seat at a table is given up; a match, and a table that has a
-// stake of the user, are abandoned, and the holds are released. Then the sessions of the user that
-// are over are removed before their time, but not their results.
+// stake of the user, are abandoned, and the holds are released. Then the states and logs of the
+// sessions of the user that are over are removed before their time. The others can still read that
+// the session is over and how it ended, and their sockets are told so.
 func (m *Multiplayer) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	out := capability.Erasure{Kept: []capability.Kept{
-		{What: "results of games", Why: "they are the other players', too; the user id in them is a pseudonym"},
+		{What: "who played games that are over, and their results", Why: "they are the other players', too; the user id in them is a pseudonym"},
 		{What: "what was done at tables that go on", Why: "the other players play on; it is removed some time after the end, by retention"},
 	}}
 	for after := ""; ; {

@@ -2,7 +2,6 @@ package multiplayer_test
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
@@ -28,8 +27,8 @@ func (r *rig) exported(user string) (kinds map[string]int, text string) {
 	return kinds, text
 }
 
-// TestErase checks that a match ends, a seat at a table is given up, holds are released, and only
-// the results of sessions that are over stay.
+// TestErase checks that a match ends, a seat at a table is given up, holds are released, and of
+// sessions that are over only the players and the results stay.
 func TestErase(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		ctx := t.Context()
@@ -68,9 +67,12 @@ func TestErase(t *testing.T) {
 		if v := r.view(others, "bob"); v.Phase != multiplayer.PhaseOpen {
 			t.Errorf("a session of others: %+v", v)
 		}
-		for _, id := range []string{over, match, waiting} {
-			r.refuses(multiplayer.ErrSessionNotFound, errorOf(r.View(ctx, id, "bob")))
+		for id, phase := range map[string]multiplayer.Phase{over: multiplayer.PhaseResolved, match: multiplayer.PhaseAbandoned} {
+			if v := r.view(id, "bob"); v.Phase != phase || v.State != nil || v.Result == nil {
+				t.Errorf("%+v", v)
+			}
 		}
+		r.refuses(multiplayer.ErrNotAMember, errorOf(r.View(ctx, waiting, "bob")))
 		if result, err := r.Result(ctx, over, "bob"); err != nil || result.Phase != multiplayer.PhaseResolved {
 			t.Errorf("%+v %v", result, err)
 		}
@@ -113,8 +115,8 @@ func TestErasedStakeEndsTheTable(t *testing.T) {
 			r.ok(err)
 		}
 		for _, id := range tables {
-			if _, err := r.Close(ctx, id, "bob"); !errors.Is(err, multiplayer.ErrSessionNotFound) {
-				t.Errorf("closing the table: %v, want it over", err)
+			if v := r.view(id, "bob"); v.Phase != multiplayer.PhaseAbandoned {
+				t.Errorf("the table is %s", v.Phase)
 			}
 		}
 		for _, id := range []string{"ada", "bob", "cid"} {

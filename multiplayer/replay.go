@@ -32,6 +32,7 @@ const replayChunk = 500
 // Replay replays the log of a session and compares the result with the stored session, byte by
 // byte: the state, the phase, the players, the draws, the deadline and the effects. It returns the
 // number of steps, and an error that names the first difference but contains nothing of the state.
+// A session that is over and that had a seat of a user who was erased has no log to replay.
 // Refuses with multiplayer/session_not_found.
 func (m *Multiplayer) Replay(ctx context.Context, sessionID string) (steps int64, err error) {
 	stored, err := m.load(ctx, sessionID, m.store.load)

@@ -20,6 +20,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/pubsub"
 )
 
 func TestSocketStory(t *testing.T) {
@@ -311,6 +312,55 @@ func TestSocketOfARemovedSession(t *testing.T) {
 	if code, reason := ada.closed(); code != 4003 || reason != "multiplayer/session_not_found" {
 		t.Errorf("%d %s", code, reason)
 	}
+}
+
+// TestOpponentOfAnErasedPlayerGetsTheEnd checks that the last view and the end reach the socket of the
+// opponent even if its node hears of them when the erasure is complete, and that the session stays
+// readable without what the players did.
+func TestOpponentOfAnErasedPlayerGetsTheEnd(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx := t.Context()
+		node := func() *served { // with a bus of its own: it hears of nothing that the other one does
+			return newServed(t, kit.WithDatabase(db), kit.WithBaseURL("http://kit.example"), kit.WithPubSub(pubsub.NewMemory()))
+		}
+		one, two := node(), node()
+		id := one.start("pair", "ada", "bob")
+		if _, err := one.Multiplayer().Act(ctx, id, "ada", multiplayer.Action{Data: json.RawMessage(`{"add":1}`)}); err != nil {
+			t.Fatal(err)
+		}
+		bob := two.dial("bob", id)
+		bob.reach(2)
+		if err := one.EraseUser(ctx, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		one.RunJobs()
+		if err := two.PubSub().Publish(ctx, "multiplayer/"+id, []byte("3")); err != nil {
+			t.Fatal(err)
+		}
+		end := bob.until(func(f wsFrame) bool { return f.Type == "closed" })
+		if end.Phase != multiplayer.PhaseAbandoned || end.Result == nil || len(end.Result.Players) != 2 {
+			t.Errorf("%+v", end)
+		}
+		if view := bob.view.(map[string]any); view["phase"] != "abandoned" || view["state"] != nil {
+			t.Errorf("the last view: %v", view)
+		}
+		if code, reason := bob.closed(); code != 1000 || reason != "abandoned" {
+			t.Errorf("%d %s", code, reason)
+		}
+		one.same(bob, id)
+		two.same(bob, id)
+		for _, rows := range []string{
+			`SELECT count(*) FROM multiplayer_action WHERE session_id = $1`,
+			`SELECT count(*) FROM multiplayer_effect WHERE session_id = $1`,
+			`SELECT count(*) FROM multiplayer_session WHERE id = $1 AND (state IS NOT NULL OR creator <> '')`,
+			`SELECT count(*) FROM multiplayer_seat WHERE session_id = $1 AND user_id = 'ada'`,
+		} {
+			var n int
+			if err := db.QueryRow(ctx, rows, id).Scan(&n); err != nil || n != 0 {
+				t.Errorf("%s: %d, %v", rows, n, err)
+			}
+		}
+	})
 }
 
 // TestSocketOfARevokedUser checks that a revocation reaches an open socket within a second of real

@@ -341,13 +341,18 @@ func (s store) remove(ctx context.Context, before time.Time) (n int, err error) 
 
 // removeSessions deletes sessions that are over, but not their results.
 func (s store) removeSessions(ctx context.Context, ids []string) error {
+	return s.withoutLogs(ctx, ids, `DELETE FROM multiplayer_session WHERE id `+database.InList(1))
+}
+
+// withoutLogs deletes what was done and settled in sessions that are over, and changes their rows.
+func (s store) withoutLogs(ctx context.Context, ids []string, change string) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	for _, query := range []string{
 		`DELETE FROM multiplayer_action WHERE session_id ` + database.InList(1),
 		`DELETE FROM multiplayer_effect WHERE session_id ` + database.InList(1),
-		`DELETE FROM multiplayer_session WHERE id ` + database.InList(1),
+		change,
 	} {
 		if _, err := s.db.Exec(ctx, query, database.List(ids)); err != nil {
 			return err

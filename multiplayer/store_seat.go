@@ -62,9 +62,12 @@ func (s store) actionsOf(ctx context.Context, id, userID string, after int64, li
 		ORDER BY version LIMIT $4`, id, userID, after, limit)
 }
 
-// forget removes a user's seats in sessions that are over, or that the user has left, and removes
-// the sessions that are over, but not their results. It returns the number of seats and sessions
-// removed.
+// strip leaves of a session that is over who played and how it ended. The version changes, so that
+// no node serves the state that it has cached.
+var strip = `UPDATE multiplayer_session SET state = NULL, creator = '', former = '[]', version = version + 1 WHERE id ` + database.InList(1)
+
+// forget removes a user's seats in sessions that are over, or that the user has left, and strips the
+// sessions that are over. It returns the number of seats removed and sessions stripped.
 func (s store) forget(ctx context.Context, userID string, ids []string) (removed int64, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		over, err := database.All(ctx, s.db, scanText, `SELECT id FROM multiplayer_session WHERE ended_at > 0 AND id `+database.InList(1)+
@@ -72,7 +75,7 @@ func (s store) forget(ctx context.Context, userID string, ids []string) (removed
 		if err != nil {
 			return err
 		}
-		if err := s.removeSessions(ctx, over); err != nil {
+		if err := s.withoutLogs(ctx, over, strip); err != nil {
 			return err
 		}
 		seats, err := s.db.Exec(ctx, `DELETE FROM multiplayer_seat WHERE user_id = $1 AND NOT live AND session_id `+database.InList(2),

@@ -40,7 +40,8 @@ type View struct {
 	// limit.
 	TurnDeadline *capability.Time `json:"turnDeadline"`
 	Fairness     Fairness         `json:"fairness"`
-	// State is what the model lets this player see; null before the start.
+	// State is what the model lets this player see; null before the start, and in a session that is
+	// over and that had a seat of a user who was erased.
 	State json.RawMessage `json:"state"`
 	// Result is nil until the session is terminal.
 	Result *Result `json:"result"`
