@@ -1,5 +1,5 @@
 import { KitError } from "./error.js";
-const code = { ended: 1000, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 };
+const code = { ended: 1000, failed: 1006, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 };
 // The refusals of a handshake that are final.
 const gone = ["multiplayer/session_not_found", "multiplayer/not_a_member"];
 // How long to wait for a response of the server, in milliseconds.
@@ -73,6 +73,9 @@ export class Socket {
                 this.onFrame(frame);
         };
         ws.onclose = (event) => void this.closed(event.code, event.reason, opened);
+        // Node 22 reports a handshake that fails by an error alone.
+        ws.onerror = () => { if (!opened)
+            this.lost(code.failed, opened); };
         this.heard();
     }
     // heard restarts the timer after which a silent connection is checked and given up.
@@ -85,15 +88,15 @@ export class Socket {
         }, quietMs);
     }
     // lost gives up a dead connection at once; its close event would take minutes.
-    lost() {
+    lost(reason = 0, opened = true) {
         this.detach();
-        void this.closed(0, "", true);
+        void this.closed(reason, "", opened);
     }
     detach() {
         const ws = this.ws;
         if (!ws)
             return;
-        ws.onopen = ws.onmessage = ws.onclose = null;
+        ws.onopen = ws.onmessage = ws.onclose = ws.onerror = null;
         ws.close();
     }
     async closed(reason, text, opened) {

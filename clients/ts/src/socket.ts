@@ -6,7 +6,7 @@ export type SocketState = "open" | "lost" | "ended"
 
 interface Frame { type: string; [member: string]: unknown }
 
-const code = { ended: 1000, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 }
+const code = { ended: 1000, failed: 1006, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 }
 
 // The refusals of a handshake that are final.
 const gone = ["multiplayer/session_not_found", "multiplayer/not_a_member"]
@@ -78,6 +78,8 @@ export class Socket {
       else if (frame.type !== "pong") this.onFrame(frame)
     }
     ws.onclose = (event) => void this.closed(event.code, event.reason, opened)
+    // Node 22 reports a handshake that fails by an error alone.
+    ws.onerror = () => { if (!opened) this.lost(code.failed, opened) }
     this.heard()
   }
 
@@ -92,15 +94,15 @@ export class Socket {
   }
 
   // lost gives up a dead connection at once; its close event would take minutes.
-  private lost(): void {
+  private lost(reason = 0, opened = true): void {
     this.detach()
-    void this.closed(0, "", true)
+    void this.closed(reason, "", opened)
   }
 
   private detach(): void {
     const ws = this.ws
     if (!ws) return
-    ws.onopen = ws.onmessage = ws.onclose = null
+    ws.onopen = ws.onmessage = ws.onclose = ws.onerror = null
     ws.close()
   }
 

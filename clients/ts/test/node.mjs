@@ -1,4 +1,5 @@
 // node.mjs DIST BASE: the stories in Node.
+import { createServer } from "node:http"
 import { pathToFileURL } from "node:url"
 import { stories } from "./story.js"
 
@@ -53,5 +54,29 @@ if (sent[0] !== null || sent[1] !== "heard") {
   console.error("the CSRF token", sent)
   process.exit(1)
 }
+// The platform's socket reports a refused handshake, and a server that is down, by events
+// of its own.
+let refusals = 0
+const refusing = createServer((_, response) => { refusals++; response.writeHead(503).end() })
+await new Promise((resolve) => refusing.listen(0, "localhost", resolve))
+const baseUrl = "http://localhost:" + refusing.address().port
+const lostTwice = () => new Promise((resolve, reject) => {
+  const late = setTimeout(() => reject(new Error("the failed handshakes were " + states)), 10_000)
+  const states = []
+  const presence = kit.createClient({ baseUrl, credentials: { accessToken: "x" }, fetch: async () => new Response("{}") })
+    .presence(() => {}, (state) => {
+      if (states.push(state) < 2) return
+      clearTimeout(late)
+      presence.stop()
+      resolve()
+    })
+})
+await lostTwice()
+if (refusals !== 2) {
+  console.error("refused handshakes", refusals)
+  process.exit(1)
+}
+await new Promise((resolve) => refusing.close(resolve))
+await lostTwice()
 console.log("done")
 process.exit(0)

@@ -135,6 +135,26 @@ export async function lines({ createClient }) {
   presence.stop()
 }
 
+/** A handshake that fails counts once, whether an error, a close or both say so. */
+export async function handshakes({ createClient }) {
+  for (const events of [["error"], ["error", "close"], ["close"]]) {
+    const made = []
+    class Failing { // twice
+      readyState = 0
+      constructor() { if (made.push(this) < 3) setTimeout(() => events.forEach((name) => this["on" + name]?.({ code: 1006, reason: "" }))) }
+      send() {}
+      close() { this.onerror?.({}) } // as Node's does before the handshake is done
+    }
+    const states = []
+    const fetch = scripted({ "/matchmaking/presence": () => [200, {}] })
+    const presence = createClient({ baseUrl: "http://nowhere", credentials: { accessToken: "x" }, webSocket: Failing, fetch })
+      .presence(() => {}, (state, code) => states.push(state + " " + code))
+    await until(() => made.length > 2, () => `${events}: ${made.length} attempts, ${states}`)
+    must(states.join() === "lost 1006,lost 1006", `${events}: two failures were ${states}`)
+    presence.stop()
+  }
+}
+
 // scripted answers calls by the ends of their addresses and methods: with a status
 // and a body, with a Response, or by throwing.
 const scripted = (answers, asked = []) => async (url, { method, headers }) => {
@@ -281,4 +301,4 @@ export async function ends({ createClient }) {
   woken.stop()
 }
 
-export const stories = { calls, play, buy, upload, lines, proofs, secrecy, paths, completion, addresses, ends }
+export const stories = { calls, play, buy, upload, lines, handshakes, proofs, secrecy, paths, completion, addresses, ends }
