@@ -225,6 +225,41 @@ func TestOneSeatLeft(t *testing.T) {
 	})
 }
 
+// TestOpenerLeavesAsTheOtherJoins checks that a match that its opener leaves while another player
+// joins, on two nodes, either begins with the stakes of both or ends without any.
+func TestOpenerLeavesAsTheOtherJoins(t *testing.T) {
+	two := func(t *testing.T, dbs ...*database.DB) {
+		clock := kittest.NewClock()
+		one, other := node(t, dbs[0], clock, trickConfig()), node(t, dbs[1], clock, trickConfig())
+		one.give(1000, "ada", "bob")
+		var held int64
+		for range 20 {
+			id := one.create("staked", "ada").ID
+			var left, joined error
+			var group sync.WaitGroup
+			group.Go(func() { left = one.Leave(t.Context(), id, "ada") })
+			group.Go(func() { _, joined = other.Join(t.Context(), id, "bob") })
+			group.Wait()
+			_, phase, err := one.Seats(t.Context(), id)
+			one.ok(err)
+			switch {
+			case joined == nil && phase == multiplayer.PhaseActive:
+				one.refuses(multiplayer.ErrInvalidTransition, left)
+				held += 10
+			case left == nil && phase == multiplayer.PhaseAbandoned:
+				one.refuses(multiplayer.ErrInvalidTransition, joined)
+			default:
+				t.Fatalf("it is %s: %v, %v", phase, left, joined)
+			}
+			one.balance("ada", 1000, held)
+			one.balance("bob", 1000, held)
+			one.replays(id)
+		}
+	}
+	databasetest.Each(t, func(t *testing.T, db *database.DB) { two(t, db, db) })
+	t.Run("nodes", func(t *testing.T) { two(t, databasetest.Shared(t, 2)...) })
+}
+
 // TestStartAtOnce checks that all who start a session under one id concurrently get the same
 // session, and that its stakes are held once.
 func TestStartAtOnce(t *testing.T) {

@@ -21,8 +21,8 @@ type Config struct {
 	Games []Game
 	// Models are the models of the games, one for each kind. At least one is required.
 	Models []Model
-	// OpenTimeout is how long a session waits for players before it is
-	// abandoned, by default 24 hours.
+	// OpenTimeout is how long a session waits for players before it is abandoned, by default 24
+	// hours, unless its [Start] says that it is shorter.
 	OpenTimeout time.Duration
 	// Retention is how long the log of a session is kept after its end, by
 	// default 30 days; the result stays.

@@ -26,16 +26,19 @@
 // # Phases
 //
 // A session is open while it waits for players, active while it is played, then resolved or
-// abandoned. A match begins with its full roster and is played to its end. A table begins with as
-// many players as its model needs; players come and go, and the player who opened it can close it:
-// the model then resolves an active one. After that player has left, nobody can close it. A table
-// is closed when its last player leaves.
+// abandoned. While it is open every player can leave, and the player who opened it can close it; it
+// is abandoned when it is closed, when its last player leaves, and after [Config].OpenTimeout. A
+// match begins with its full roster and is played to its end. A table begins with as many players as
+// its model needs; players come and go, and the player who opened it can close it: the model then
+// resolves it. After that player has left, nobody can close a session. A table is closed when its
+// last player leaves.
 //
 // # Erased users
 //
-// Erasing a user abandons their matches, and the tables that hold a stake of theirs; at other tables
-// they leave their seat, and their actions stay until the session is over. Their sessions that are
-// over keep only who played and how they ended: the state of every view is null, and the log is gone.
+// Erasing a user abandons the matches that they play, and the tables that hold a stake of theirs; in
+// other sessions they leave their seat, and what they did stays until [Config].Retention after the
+// end. Their sessions that are over keep only who played and how they ended: the state of every view
+// is null, and the log is gone.
 // The other players can read that, the sockets get it as the last view, and the results are as after
 // any other end.
 //
@@ -222,17 +225,18 @@ func (m *Multiplayer) Join(ctx context.Context, sessionID, userID string) (View,
 	return m.viewAt(ctx, sessionID, userID, ack.Version)
 }
 
-// Leave gives up a seat at a table. Refuses with multiplayer/session_not_found,
-// not_a_member and, in match mode and when the session is over,
-// invalid_transition.
+// Leave gives up a seat at a table, or in a session that waits for players, which is abandoned with
+// its last player. Refuses with multiplayer/session_not_found, not_a_member and, when a match has
+// begun and when the session is over, invalid_transition.
 func (m *Multiplayer) Leave(ctx context.Context, sessionID, userID string) error {
 	_, err := m.do(ctx, sessionID, step{kind: stepLeave, actor: userID})
 	return err
 }
 
-// Close ends a table: one that waits for players is abandoned, an active one resolved. Refuses with
-// multiplayer/session_not_found, multiplayer/not_a_member and multiplayer/invalid_transition: in
-// match mode, when the session is over, and to every player except the one who opened the table.
+// Close ends a session that waits for players, which is abandoned, or an active table, which is
+// resolved. Refuses with multiplayer/session_not_found, multiplayer/not_a_member and
+// multiplayer/invalid_transition: when a match has begun, when the session is over, and to every
+// player except the one who opened the session.
 func (m *Multiplayer) Close(ctx context.Context, sessionID, userID string) (View, error) {
 	ack, err := m.do(ctx, sessionID, step{kind: stepClose, actor: userID})
 	if err != nil {

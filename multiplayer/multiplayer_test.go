@@ -385,6 +385,33 @@ func TestStart(t *testing.T) {
 	})
 }
 
+// TestStartUntil checks that a session waits no longer for its players than the caller or the
+// configuration says.
+func TestStartUntil(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		ctx := t.Context()
+		game, err := r.Game("duel")
+		r.ok(err)
+		start := func(until time.Duration, players ...string) string {
+			s, err := r.Start(ctx, multiplayer.Start{Game: game, Players: players, Open: true, Until: r.clock.Now().Add(until)})
+			r.ok(err)
+			return s.ID
+		}
+		short, begun, long := start(time.Minute, "ada"), start(time.Minute, "ada", "bob"), start(48*time.Hour, "ada")
+		r.clock.Advance(time.Minute)
+		r.refuses(multiplayer.ErrInvalidTransition, errorOf(r.Join(ctx, short, "bob")))
+		r.runJobs()
+		if v := r.view(short, "ada"); v.Phase != multiplayer.PhaseAbandoned {
+			t.Errorf("%+v", v)
+		}
+		if v := r.view(begun, "ada"); v.Phase != multiplayer.PhaseActive {
+			t.Errorf("%+v", v)
+		}
+		r.clock.Advance(24*time.Hour - time.Minute)
+		r.refuses(multiplayer.ErrInvalidTransition, errorOf(r.Join(ctx, long, "bob")))
+	})
+}
+
 // TestConfigIsKept checks that changes to a game do not affect a session under way.
 func TestConfigIsKept(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {

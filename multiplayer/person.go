@@ -77,14 +77,14 @@ func (m *Multiplayer) exportSession(ctx context.Context, id, userID string, emit
 	return emit("result", result)
 }
 
-// erase ends what a user plays: a seat at a table is given up; a match, and a table that has a
-// stake of the user, are abandoned, and the holds are released. Then the states and logs of the
+// erase ends what a user plays: a seat at a table, or in a session that waits for players, is given
+// up; a match that has begun, and a table that has a stake of the user, are abandoned, and the holds are released. Then the states and logs of the
 // sessions of the user that are over are removed before their time. The others can still read that
 // the session is over and how it ended, and their sockets are told so.
 func (m *Multiplayer) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	out := capability.Erasure{Kept: []capability.Kept{
 		{What: "who played games that are over, and their results", Why: "they are the other players', too; the user id in them is a pseudonym"},
-		{What: "what was done at tables that go on", Why: "the other players play on; it is removed some time after the end, by retention"},
+		{What: "what was done in sessions that go on", Why: "the other players play on; it is removed some time after the end, by retention"},
 	}}
 	for after := ""; ; {
 		ids, err := m.store.sessionsOf(ctx, person.ID, after, exportChunk)
@@ -119,7 +119,7 @@ func (m *Multiplayer) giveUp(ctx context.Context, id, userID string) error {
 	case err == nil, errors.Is(err, ErrNotAMember):
 	case errors.Is(err, ErrSessionNotFound):
 		return nil
-	case isFinal(err): // a match, or a model that refuses to let players leave
+	case isFinal(err): // a match that has begun, or a model that refuses to let players leave
 		return ignoreMissing(m.Abandon(ctx, id))
 	default:
 		return err

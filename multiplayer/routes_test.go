@@ -129,6 +129,63 @@ func TestOverHTTP(t *testing.T) {
 	ada.Post("/multiplayer/sessions/"+v.ID+"/leave", nil).Want(204, "")
 }
 
+// TestOpenMatchIsLeftAndClosed checks that a match that waits for players can be left by each of
+// them, and closed by the player who opened it, and that it is then no open session of theirs.
+func TestOpenMatchIsLeftAndClosed(t *testing.T) {
+	cfg := trickConfig()
+	cfg.Games = append(cfg.Games, multiplayer.Game{Key: "trio", Kind: "tricks", Players: 3, Rules: trickRules{Cards: 3}})
+	cfg.Games[1].Leaderboard = nil
+	k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithMultiplayer(cfg))
+	ada, bob := k.User("ada"), k.User("bob")
+	open := func() (session string) {
+		t.Helper()
+		var v multiplayer.View
+		ada.Post("/multiplayer/games/trio", nil).Want(201, "").JSON(&v)
+		return "/multiplayer/sessions/" + v.ID
+	}
+	ended := func(session string) {
+		t.Helper()
+		var result multiplayer.Result
+		ada.Get(session+"/result").Want(200, "").JSON(&result)
+		if result.Phase != multiplayer.PhaseAbandoned {
+			t.Errorf("%+v", result)
+		}
+		k.User("cid").Post(session+"/join", nil).Want(409, "multiplayer/invalid_transition")
+	}
+	for range multiplayer.MaxOpen + 1 {
+		session := open()
+		ada.Post(session+"/leave", nil).Want(204, "")
+		ended(session)
+		ada.Post(session+"/leave", nil).Want(403, "multiplayer/not_a_member")
+	}
+	session := open()
+	bob.Post(session+"/join", nil).Want(200, "")
+	bob.Post(session+"/close", nil).Want(409, "multiplayer/invalid_transition")
+	bob.Post(session+"/leave", nil).Want(204, "")
+	bob.Post(session+"/join", nil).Want(200, "")
+	var v multiplayer.View
+	ada.Post(session+"/close", nil).Want(200, "").JSON(&v)
+	if v.Phase != multiplayer.PhaseAbandoned || len(v.Players) != 2 {
+		t.Errorf("%+v", v)
+	}
+	ended(session)
+
+	session = open()
+	bob.Post(session+"/join", nil).Want(200, "")
+	ada.Post(session+"/leave", nil).Want(204, "")
+	bob.Get(session).Want(200, "").JSON(&v)
+	if v.Phase != multiplayer.PhaseOpen || len(v.Players) != 1 {
+		t.Errorf("the player who stays: %+v", v)
+	}
+	for _, user := range []string{"ada", "cid"} {
+		k.User(user).Post(session+"/join", nil).Want(200, "")
+	}
+	for _, client := range []*kittest.Client{ada, bob} {
+		client.Post(session+"/leave", nil).Want(409, "multiplayer/invalid_transition")
+		client.Post(session+"/close", nil).Want(409, "multiplayer/invalid_transition")
+	}
+}
+
 // TestWithoutLedger checks that an effect is never dropped.
 func TestWithoutLedger(t *testing.T) {
 	cfg := trickConfig()

@@ -141,7 +141,7 @@ func (t *transition) take(s *session, st step) error {
 		return ErrInvalidTransition.Saying("The time for this turn is over.")
 	case st.kind == stepAct:
 		return t.act(s, st)
-	case s.game.Mode == ModeMatch:
+	case s.game.Mode == ModeMatch && s.phase != PhaseOpen:
 		return ErrInvalidTransition.Saying("A match is played to its end.")
 	case st.kind == stepLeave:
 		return t.leave(st)
@@ -237,10 +237,11 @@ func without(ids []string, id string) []string {
 	return slices.DeleteFunc(ids, func(other string) bool { return other == id })
 }
 
-// close ends a table. Only its opener may; once the opener has left, nobody can.
+// close ends a table, or a session that has not begun. Only its opener may; once the opener has
+// left, nobody can.
 func (t *transition) close(st step) error {
 	if t.next.creator != st.actor {
-		return ErrInvalidTransition.Saying("Only the player who opened the table closes it.")
+		return ErrInvalidTransition.Saying("Only the player who opened the session closes it.")
 	}
 	if t.next.phase == PhaseOpen {
 		t.end(PhaseAbandoned, &outcome{})

@@ -57,7 +57,11 @@ func (m *Multiplayer) begin(ctx context.Context, start Start, may func(context.C
 	} else if there, err := m.existing(ctx, start.SessionID, game); err != nil || there != nil {
 		return there, err
 	}
-	data, err := json.Marshal(opening{Players: start.Players, Until: now.Add(m.cfg.OpenTimeout).UnixMilli()})
+	until := now.Add(m.cfg.OpenTimeout)
+	if !start.Until.IsZero() && start.Until.Before(until) {
+		until = start.Until
+	}
+	data, err := json.Marshal(opening{Players: start.Players, Until: until.UnixMilli()})
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package multiplayer
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/rating"
@@ -119,6 +120,9 @@ type Start struct {
 	Players []string
 	// Open lets the session wait for missing players.
 	Open bool
+	// Until, unless zero, is when a session that has not begun is abandoned, if that is before
+	// [Config].OpenTimeout has passed.
+	Until time.Time
 	// Unasked are players who have not requested this session now. If its beginning, now or once
 	// all players have joined, would take money from one of them, it is refused with [ErrUnasked].
 	Unasked []string
