@@ -61,7 +61,8 @@ const MaxPlayers = 1000
 
 // RoomCodes bounds the use of a room code.
 type RoomCodes struct {
-	// TTLSeconds is how long a code is valid, 10 to 86,400, by default 900.
+	// TTLSeconds is how long a code is valid and its session waits for players, 10 to 86,400, by
+	// default 900.
 	TTLSeconds int `json:"ttlSeconds"`
 	// MaxUses is how many players can join by the code, 1 to 1,000, by default 9.
 	MaxUses int `json:"maxUses"`

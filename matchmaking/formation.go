@@ -100,7 +100,7 @@ func (m *Matchmaking) form(ctx context.Context, matchID string) error {
 		}
 	default:
 		match.SessionID = match.ID
-		if err := m.start(ctx, g, match.ID, match.Players); err != nil {
+		if err := m.start(ctx, g, multiplayer.Start{SessionID: match.ID, Players: match.Players}); err != nil {
 			return err
 		}
 	}

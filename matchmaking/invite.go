@@ -168,10 +168,11 @@ func (m *Matchmaking) ListInvites(ctx context.Context, userID string, page capab
 // blocked by one, who gets another session.
 //
 // It takes no money from the inviter, who has not confirmed a stake: if the beginning of the game
-// would, the session is open with the invitee in it, and begins when the inviter joins it. An
-// inviter who has left a session is not brought back to it, and an invite of a disabled user counts
-// as not found. Refuses with matchmaking/invite_not_found, matchmaking/invite_forbidden and, when
-// the session cannot be created, as [multiplayer.Multiplayer.Start] does.
+// would, the session is open with the invitee in it, and begins when the inviter joins it. Until a
+// session begins its players can leave it, see [multiplayer.Multiplayer.Leave]. An inviter who has
+// left a session is not brought back to it, and an invite of a disabled user counts as not found.
+// Refuses with matchmaking/invite_not_found, matchmaking/invite_forbidden and, when the session
+// cannot be created, as [multiplayer.Multiplayer.Start] does.
 func (m *Matchmaking) AcceptInvite(ctx context.Context, inviteID, userID string) (Invite, error) {
 	var v Invite
 	fresh := id.New(m.host.DB.Now(ctx))
@@ -222,9 +223,9 @@ func (m *Matchmaking) together(ctx context.Context, g *Game, v Invite, fresh str
 	if err := m.peers.Multiplayer.CheckSeats(ctx, v.To); err != nil {
 		return "", err
 	}
-	err = m.start(ctx, g, fresh, []string{v.From, v.To}, v.From)
+	err = m.start(ctx, g, multiplayer.Start{SessionID: fresh, Players: []string{v.From, v.To}, Unasked: []string{v.From}})
 	if errors.Is(err, multiplayer.ErrUnasked) {
-		err = m.start(ctx, g, fresh, []string{v.To})
+		err = m.start(ctx, g, multiplayer.Start{SessionID: fresh, Players: []string{v.To}})
 	}
 	return fresh, err
 }

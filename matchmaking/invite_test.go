@@ -265,6 +265,31 @@ func TestInviterOfSeveralIsAskedForTheStake(t *testing.T) {
 	})
 }
 
+// TestPlayersOfAnInviteLeaveBeforeTheStart checks that the inviter and the invitee leave a session
+// that waits for others, and that the next invite brings them into another one.
+func TestPlayersOfAnInviteLeaveBeforeTheStart(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		host, bob := r.User("host"), r.User("bob")
+		accept := func(game string) (session string) {
+			var v matchmaking.Invite
+			host.Post("/matchmaking/games/"+game+"/invites", matchmaking.Invitee{UserID: "bob"}).Want(201, "").JSON(&v)
+			bob.Post("/matchmaking/invites/"+v.ID+"/accept", nil).Want(200, "").JSON(&v)
+			return "/multiplayer/sessions/" + v.SessionID
+		}
+		first := accept("four")
+		host.Post(first+"/leave", nil).Want(204, "")
+		bob.Get(first).Want(200, "")
+		second := accept("four")
+		if second == first {
+			t.Error("the inviter is back in the session that they have left")
+		}
+		bob.Post(first+"/leave", nil).Want(204, "")
+		waiting := accept("staked")
+		bob.Post(waiting+"/leave", nil).Want(204, "")
+		host.Post(waiting+"/join", nil).Want(409, "multiplayer/invalid_transition")
+	})
+}
+
 // TestInvitesKeepTheBlockedApart checks that two users of whom one blocks the other do not meet by
 // the invites of a third user.
 func TestInvitesKeepTheBlockedApart(t *testing.T) {

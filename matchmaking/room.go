@@ -7,13 +7,15 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/multiplayer"
 )
 
 // maxRooms bounds the rooms of one host whose codes are valid.
 const maxRooms = 10
 
-// OpenRoom creates a session that waits for players, seats the host and returns a code for it.
-// Refuses with matchmaking/game_not_found, matchmaking/no_sessions, matchmaking/limit_reached if
+// OpenRoom creates a session that waits for players, seats the host and returns a code for it. If
+// the game has not begun when the code expires, the session is abandoned; before that the host can
+// close it, and everybody in it can leave, see [multiplayer.Multiplayer.Close]. Refuses with matchmaking/game_not_found, matchmaking/no_sessions, matchmaking/limit_reached if
 // the host has 10 valid codes, kit/rate_limited if the host has as many seats as one user can have,
 // and as [multiplayer.Multiplayer.Start] does.
 func (m *Matchmaking) OpenRoom(ctx context.Context, game, host string) (Room, error) {
@@ -46,7 +48,7 @@ func (m *Matchmaking) OpenRoom(ctx context.Context, game, host string) (Room, er
 		if err := m.store.insertRoom(ctx, r); err != nil {
 			return err
 		}
-		return m.start(ctx, g, sessionID, []string{host})
+		return m.start(ctx, g, multiplayer.Start{SessionID: sessionID, Players: []string{host}, Until: time.UnixMilli(r.expiresAt)})
 	})
 	if err != nil {
 		return Room{}, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/kv"
+	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
 )
@@ -145,6 +146,60 @@ func TestRoomRefusals(t *testing.T) {
 		r.refuses(matchmaking.ErrLimitReached, errorOf(r.OpenRoom(ctx, "duel", "host")))
 		r.Clock.Advance(15 * time.Minute)
 		r.ok(errorOf(r.OpenRoom(ctx, "duel", "host")))
+	})
+}
+
+// TestRoomIsLeftAndClosed checks that the host of a room that waits for players leaves or closes it,
+// and that nobody can join it then.
+func TestRoomIsLeftAndClosed(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		host, ada := r.User("host"), r.User("ada")
+		for path, status := range map[string]int{"leave": 204, "close": 200} {
+			var room matchmaking.Room
+			host.Post("/matchmaking/games/staked/rooms", nil).Want(201, "").JSON(&room)
+			session := "/multiplayer/sessions/" + room.SessionID
+			host.Post(session+"/"+path, nil).Want(status, "")
+			ada.Post("/matchmaking/rooms/"+room.Code+"/join", nil).Want(404, "matchmaking/room_not_found")
+			ada.Post(session+"/join", nil).Want(409, "multiplayer/invalid_transition")
+		}
+	})
+}
+
+// TestRoomEndsWithItsCode checks that a room that has not begun when its code expires is over: nobody
+// joins it by the id of its session, and no stake is held.
+func TestRoomEndsWithItsCode(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		for _, user := range []string{"host", "ada"} {
+			r.ok(errorOf(r.Ledger().Credit(ctx, ledger.Entry{UserID: user, Currency: "coins", Amount: 100, Ref: "gift/" + user})))
+		}
+		host, ada := r.User("host"), r.User("ada")
+		open := func(game string) (room matchmaking.Room, session string) {
+			host.Post("/matchmaking/games/"+game+"/rooms", nil).Want(201, "").JSON(&room)
+			return room, "/multiplayer/sessions/" + room.SessionID
+		}
+		room, session := open("staked")
+		begun, table := open("table")
+		ada.Post("/matchmaking/rooms/"+begun.Code+"/join", nil).Want(200, "")
+		r.Clock.Advance(15 * time.Minute)
+		host, ada = r.User("host"), r.User("ada") // their tokens have expired
+		ada.Post("/matchmaking/rooms/"+room.Code+"/join", nil).Want(400, "matchmaking/invalid_code")
+		ada.Post(session+"/join", nil).Want(409, "multiplayer/invalid_transition")
+		r.RunJobs()
+		ada.Post(session+"/join", nil).Want(409, "multiplayer/invalid_transition")
+		var v multiplayer.View
+		host.Get(session).Want(200, "").JSON(&v)
+		if v.Phase != multiplayer.PhaseAbandoned {
+			t.Errorf("the room is %s", v.Phase)
+		}
+		host.Get(table).Want(200, "").JSON(&v)
+		if v.Phase != multiplayer.PhaseActive {
+			t.Errorf("the room that has begun is %s", v.Phase)
+		}
+		b, err := r.Ledger().Balance(ctx, "host", "coins")
+		r.ok(err)
+		if b.Held != 0 {
+			t.Errorf("of the host %d are held", b.Held)
+		}
 	})
 }
 

@@ -15,16 +15,14 @@ func (m *Matchmaking) hasSessions(g *Game) bool {
 	return m.peers.Multiplayer != nil && g.Snapshot != nil
 }
 
-// start creates a session, or finds the one of an earlier attempt. If seats are left it waits for
-// more players. It takes no money from unasked players.
-func (m *Matchmaking) start(ctx context.Context, g *Game, sessionID string, players []string, unasked ...string) error {
-	game, err := g.snapshot(ctx, players)
-	if err != nil {
+// start creates a session of a game, or finds the one of an earlier attempt. If seats are left it
+// waits for more players.
+func (m *Matchmaking) start(ctx context.Context, g *Game, s multiplayer.Start) (err error) {
+	if s.Game, err = g.snapshot(ctx, s.Players); err != nil {
 		return err
 	}
-	_, err = m.peers.Multiplayer.Start(ctx, multiplayer.Start{
-		SessionID: sessionID, Game: game, Players: players, Open: len(players) < game.Players, Unasked: unasked,
-	})
+	s.Open = len(s.Players) < s.Game.Players
+	_, err = m.peers.Multiplayer.Start(ctx, s)
 	return err
 }
 
