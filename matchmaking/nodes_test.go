@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
 )
 
 // allMatched returns the number of players in each session; every player must be in a match of two.
@@ -242,6 +244,49 @@ func TestEnqueueRace(t *testing.T) {
 			t.Errorf("%d tickets, want 5", tickets)
 		}
 	})
+}
+
+// TestEnqueueRacesTheEnd ends matches on one node while their players enter the queue on another: a
+// request made after the end never gets the match that is over, and the players get another one.
+func TestEnqueueRacesTheEnd(t *testing.T) {
+	both := nodes(t, 2, matchmaking.Config{})
+	one, other := both[0], both[1]
+	users := []string{"ada", "bob"}
+	seen := map[string]bool{}
+	for range 20 {
+		for _, user := range users {
+			one.ok(errorOf(one.Enqueue(ctx, "table", "", user)))
+		}
+		one.step(5 * time.Second)
+		session := one.status("table", "ada")[0].SessionID
+		if session == "" || seen[session] {
+			t.Fatalf("session %q, want another one", session)
+		}
+		seen[session] = true
+		var over atomic.Bool
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := one.Multiplayer().Act(ctx, session, "ada", multiplayer.Action{Data: []byte(`{}`)}); err != nil {
+				t.Error(err)
+			}
+			over.Store(true)
+		})
+		for _, user := range users {
+			wg.Go(func() {
+				for after := false; !after; {
+					after = over.Load()
+					q, err := other.Enqueue(ctx, "table", "", user)
+					if err != nil {
+						t.Error(err)
+					}
+					if after && q.State != matchmaking.Waiting {
+						t.Errorf("after the end %s is %+v", user, q)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
 }
 
 // TestEnqueueAfterMatch checks that a request that found no ticket of the player does not overwrite

@@ -48,7 +48,8 @@ type player struct {
 }
 
 // Enqueue adds a player to a queue. A player who is waiting already, or has just been matched,
-// keeps the ticket. The region "" is the game's first. Refuses with matchmaking/game_not_found,
+// keeps the ticket, unless the session of the match is over or the player has left it. The region ""
+// is the game's first. Refuses with matchmaking/game_not_found,
 // kit/invalid_request for an unknown region, and kit/rate_limited if the user has as many seats as
 // one user can have.
 func (m *Matchmaking) Enqueue(ctx context.Context, game, region, userID string) (Queued, error) {
@@ -130,10 +131,15 @@ func (m *Matchmaking) enqueue(ctx context.Context, game, region string, userIDs 
 }
 
 // holding returns the state of the players if one of their rows holds them, and refuses if the
-// whole party does not share that ticket.
+// whole party does not share that ticket. A match holds nobody who has no seat in its session any
+// more.
 func (m *Matchmaking) holding(ctx context.Context, g *Game, party []string, rows []player) (held bool, q Queued, err error) {
 	for _, row := range rows {
-		if held, q, err = m.standing(ctx, g, row); err != nil {
+		held, q, err = m.standing(ctx, g, row)
+		if err == nil && held && q.SessionID != "" && m.hasSessions(g) {
+			held, _, err = m.peers.Multiplayer.Seated(ctx, q.SessionID, row.userID)
+		}
+		if err != nil {
 			return false, Queued{}, err
 		}
 		if held {
@@ -222,8 +228,8 @@ func (m *Matchmaking) waiting(g *Game, p player, at int64) Queued {
 
 // Status returns the state of a player, and counts as a sign of life: a ticket expires after a
 // minute, or MaxWaitSeconds if that is longer, if its player neither requests the status nor has a
-// presence socket. A match can be read for ten minutes. Refuses with matchmaking/game_not_found and
-// matchmaking/not_queued.
+// presence socket. A match can be read for ten minutes, even if its session is over by then. Refuses
+// with matchmaking/game_not_found and matchmaking/not_queued.
 func (m *Matchmaking) Status(ctx context.Context, game, userID string) (Queued, error) {
 	g, err := m.game(game)
 	if err != nil {

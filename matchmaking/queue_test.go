@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
@@ -73,6 +74,42 @@ func TestQueue(t *testing.T) {
 		r.refuses(matchmaking.ErrNotQueued, r.Leave(ctx, "duel", "ada"))
 		r.step(10 * time.Minute)
 		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "duel", "ada")))
+	})
+}
+
+// TestEndedMatchHoldsNoTicket checks that players whose match has just ended, or who have left their
+// table, wait for another match, and that a player who still plays gets the match that they are in.
+func TestEndedMatchHoldsNoTicket(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		ada, bob := r.User("ada"), r.User("bob")
+		enqueue := func(client *kittest.Client) (q matchmaking.Queued) {
+			t.Helper()
+			client.Post("/matchmaking/games/table/queue", nil).Want(202, "").JSON(&q)
+			return q
+		}
+		matched := func() (session string) {
+			t.Helper()
+			for _, client := range []*kittest.Client{ada, bob} {
+				if q := enqueue(client); q.State != matchmaking.Waiting || q.SessionID != "" {
+					t.Fatalf("%+v, want waiting", q)
+				}
+			}
+			r.step(5 * time.Second)
+			first, second := enqueue(ada), enqueue(bob)
+			if first.State != matchmaking.Matched || first.SessionID == "" || second.SessionID != first.SessionID {
+				t.Fatalf("%+v, %+v, want a match", first, second)
+			}
+			return "/multiplayer/sessions/" + first.SessionID
+		}
+		ada.Post(matched()+"/action", "{}").Want(200, "") // which ends it
+		session := matched()
+		ada.Post(session+"/leave", nil).Want(204, "")
+		if q := enqueue(ada); q.State != matchmaking.Waiting {
+			t.Errorf("the player who has left: %+v", q)
+		}
+		if q := enqueue(bob); "/multiplayer/sessions/"+q.SessionID != session {
+			t.Errorf("the player who stays: %+v", q)
+		}
 	})
 }
 

@@ -70,7 +70,7 @@ func (m *Multiplayer) CheckSeats(ctx context.Context, userID string) error {
 	return nil
 }
 
-// Seated reports whether a user has a seat in a session, or had one and left.
+// Seated reports whether a user has a seat in a session that is not over, or had one.
 func (m *Multiplayer) Seated(ctx context.Context, sessionID, userID string) (seated, left bool, err error) {
 	live, found, err := m.store.seat(ctx, sessionID, userID)
 	return live, found && !live, err
