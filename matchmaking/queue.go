@@ -49,9 +49,8 @@ type player struct {
 
 // Enqueue adds a player to a queue. A player who is waiting already, or has just been matched,
 // keeps the ticket, unless the session of the match is over or the player has left it. The region ""
-// is the game's first. Refuses with matchmaking/game_not_found,
-// kit/invalid_request for an unknown region, and kit/rate_limited if the user has as many seats as
-// one user can have.
+// is the game's first. Refuses with matchmaking/game_not_found, kit/invalid_request for an unknown
+// region, and kit/rate_limited if the user has as many seats as one user can have.
 func (m *Matchmaking) Enqueue(ctx context.Context, game, region, userID string) (Queued, error) {
 	return m.enqueue(ctx, game, region, []string{userID})
 }

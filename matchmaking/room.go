@@ -15,9 +15,10 @@ const maxRooms = 10
 
 // OpenRoom creates a session that waits for players, seats the host and returns a code for it. If
 // the game has not begun when the code expires, the session is abandoned; before that the host can
-// close it, and everybody in it can leave, see [multiplayer.Multiplayer.Close]. Refuses with matchmaking/game_not_found, matchmaking/no_sessions, matchmaking/limit_reached if
-// the host has 10 valid codes, kit/rate_limited if the host has as many seats as one user can have,
-// and as [multiplayer.Multiplayer.Start] does.
+// close it, and everybody in it can leave, see [multiplayer.Multiplayer.Close]. Refuses with
+// matchmaking/game_not_found, matchmaking/no_sessions, matchmaking/limit_reached if the host has 10
+// valid codes, kit/rate_limited if the host has as many seats as one user can have, and as
+// [multiplayer.Multiplayer.Start] does.
 func (m *Matchmaking) OpenRoom(ctx context.Context, game, host string) (Room, error) {
 	g, err := m.sessionGame(game)
 	if err != nil {

@@ -38,9 +38,8 @@
 // Erasing a user abandons the matches that they play, and the tables that hold a stake of theirs; in
 // other sessions they leave their seat, and what they did stays until [Config].Retention after the
 // end. Their sessions that are over keep only who played and how they ended: the state of every view
-// is null, and the log is gone.
-// The other players can read that, the sockets get it as the last view, and the results are as after
-// any other end.
+// is null, and the log is gone. The other players can read that, the sockets get it as the last view,
+// and the results are as after any other end.
 //
 // # Transactions
 //

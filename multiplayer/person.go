@@ -78,9 +78,10 @@ func (m *Multiplayer) exportSession(ctx context.Context, id, userID string, emit
 }
 
 // erase ends what a user plays: a seat at a table, or in a session that waits for players, is given
-// up; a match that has begun, and a table that has a stake of the user, are abandoned, and the holds are released. Then the states and logs of the
-// sessions of the user that are over are removed before their time. The others can still read that
-// the session is over and how it ended, and their sockets are told so.
+// up; a match that has begun, and a table that has a stake of the user, are abandoned, and the holds
+// are released. Then the states and logs of the sessions of the user that are over are removed before
+// their time. The others can still read that the session is over and how it ended, and their sockets
+// are told so.
 func (m *Multiplayer) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	out := capability.Erasure{Kept: []capability.Kept{
 		{What: "who played games that are over, and their results", Why: "they are the other players', too; the user id in them is a pseudonym"},
