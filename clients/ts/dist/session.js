@@ -6,6 +6,7 @@ import { Socket } from "./socket.js";
  * effect once, however often the connection breaks before it is acknowledged.
  */
 export class Session {
+    client;
     id;
     events;
     view;
@@ -13,37 +14,50 @@ export class Session {
     skew = 0;
     pending = new Map();
     socket;
+    over = false;
+    refusal;
     constructor(client, id, events) {
+        this.client = client;
         this.id = id;
         this.events = events;
         const path = expand("/multiplayer/sessions/{id}", { id });
-        this.socket = new Socket(client, path + "/socket", (f) => this.take(f), (state, code) => {
+        this.socket = new Socket(client, path + "/socket", (f) => this.take(f), (state, code, refusal) => {
+            this.refusal = refusal;
             if (state === "ended")
-                this.giveUp();
-            events.onState?.(state, code);
+                this.settleAll();
+            events.onState?.(state, code, refusal);
         }, path);
     }
     /**
      * Sends an action and resolves to the version after it. With expect, the action is
-     * refused unless the session still has that version.
+     * refused unless the session still has that version. It rejects with the refusal of the
+     * server, such as multiplayer/invalid_transition once the game is over, and with network
+     * if the session was stopped first.
      */
     act(data, expect) {
         const action = { type: "action", id: crypto.randomUUID(), data, ...(expect !== undefined && { expect }) };
         return new Promise((resolve, reject) => {
             this.pending.set(action.id, { action, resolve, reject });
-            if (this.socket.stopped)
-                this.giveUp();
+            if (this.over || this.socket.stopped)
+                this.settleAll();
             else
                 this.socket.send(action);
         });
     }
     stop() {
         this.socket.stop();
-        this.giveUp();
+        this.settleAll();
     }
-    giveUp() {
-        for (const { reject } of this.pending.values())
-            reject(new KitError("network", "The session is over."));
+    // settleAll settles what a socket that has ended no longer will. Once the game is over, a
+    // call returns whether an action counted before.
+    settleAll() {
+        for (const { action, resolve, reject } of this.pending.values()) {
+            if (!this.over)
+                reject(this.refusal ?? new KitError("network", "The connection of the session has ended."));
+            else
+                this.client.post("/multiplayer/sessions/{id}/action", action.data, { path: { id: this.id }, idempotencyKey: action.id })
+                    .then(({ version }) => resolve(version), reject);
+        }
         this.pending.clear();
     }
     take(frame) {
@@ -69,6 +83,8 @@ export class Session {
                 this.refused(frame);
                 break;
             case "closed":
+                this.over = true;
+                this.settleAll();
                 this.events.onEnd?.({ phase: frame.phase, result: frame.result });
         }
     }

@@ -1,7 +1,12 @@
 import { KitError } from "./error.js";
 const code = { ended: 1000, failed: 1006, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 };
-// The refusals of a handshake that are final.
-const gone = ["multiplayer/session_not_found", "multiplayer/not_a_member"];
+// The refusals of a handshake that are final, with the code that an open connection is
+// closed with for the same reason.
+const final = {
+    "auth/unauthenticated": code.unauthenticated,
+    "multiplayer/session_not_found": code.notMember,
+    "multiplayer/not_a_member": code.notMember,
+};
 // How long to wait for a response of the server, in milliseconds.
 const patience = 5_000;
 /** A WebSocket that reconnects until it is stopped or the server ends it. */
@@ -103,8 +108,10 @@ export class Socket {
         clearTimeout(this.silence);
         if (this.stopped)
             return;
-        if (reason === code.ended || reason === code.notMember || reason === code.superseded)
+        if (reason === code.ended || reason === code.superseded)
             return this.end(reason);
+        if (reason === code.notMember)
+            return this.end(reason, new KitError(text, "You are no longer in this session.", 403));
         this.onState("lost", reason);
         let wait = this.backoff * (0.5 + Math.random());
         this.backoff = Math.min(this.backoff * 2, 15_000);
@@ -116,9 +123,9 @@ export class Socket {
         }
         this.waiting = setTimeout(() => void this.again(reason === code.unauthenticated || !opened), wait);
     }
-    end(reason) {
+    end(reason, refusal) {
         this.stop();
-        this.onState("ended", reason);
+        this.onState("ended", reason, refusal);
     }
     // A page cannot see why a handshake was refused. A call can, and it renews an expired
     // token.
@@ -131,8 +138,9 @@ export class Socket {
         }
         if (this.stopped || attempt !== this.attempt)
             return;
-        if (refusal instanceof KitError && gone.includes(refusal.code))
-            return this.end(code.notMember);
+        const reason = refusal instanceof KitError ? final[refusal.code] : undefined;
+        if (reason !== undefined)
+            return this.end(reason, refusal);
         await this.connect();
     }
 }

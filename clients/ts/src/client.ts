@@ -3,7 +3,7 @@ import { KitError } from "./error.js"
 import { Presence, type PresenceEvent } from "./presence.js"
 import type { paths } from "./schema.js"
 import { Session, type SessionEvents } from "./session.js"
-import type { SocketState } from "./socket.js"
+import type { OnState } from "./socket.js"
 import { Upload, type UploadOptions } from "./upload.js"
 
 export type { Credentials, Tokens } from "./credential.js"
@@ -160,7 +160,7 @@ export class Client {
   }
 
   /** Listens to matches, invites and friends. */
-  presence(onEvent: (event: PresenceEvent) => void, onState?: (state: SocketState) => void): Presence {
+  presence(onEvent: (event: PresenceEvent) => void, onState?: OnState): Presence {
     return new Presence(this, onEvent, onState)
   }
 

@@ -1,5 +1,5 @@
 import type { Client } from "./client.js"
-import { Socket, type SocketState } from "./socket.js"
+import { Socket, type OnState } from "./socket.js"
 
 /** An event of the presence socket. It is a hint: the lists are authoritative. */
 export type PresenceEvent =
@@ -12,7 +12,7 @@ export type PresenceEvent =
 export class Presence {
   private readonly socket: Socket
 
-  constructor(client: Client, onEvent: (event: PresenceEvent) => void, onState: (state: SocketState) => void = () => {}) {
+  constructor(client: Client, onEvent: (event: PresenceEvent) => void, onState: OnState = () => {}) {
     this.socket = new Socket(client, "/matchmaking/presence", (frame) => onEvent(frame as unknown as PresenceEvent), onState)
   }
 

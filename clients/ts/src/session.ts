@@ -1,14 +1,14 @@
 import { expand, type Client } from "./client.js"
 import { KitError } from "./error.js"
 import type { components } from "./schema.js"
-import { Socket, type SocketState } from "./socket.js"
+import { Socket, type OnState } from "./socket.js"
 
 /** A game as a player sees it. */
 export type View = components["schemas"]["MultiplayerView"]
 
 export interface SessionEvents {
   onView: (view: View) => void
-  onState?: (state: SocketState, code?: number) => void
+  onState?: OnState
   /** The game is over; the connection is closed afterwards. */
   onEnd?: (end: { phase: string; result: View["result"] }) => void
   onError?: (error: KitError) => void
@@ -32,35 +32,46 @@ export class Session {
   skew = 0
   private readonly pending = new Map<string, Waiting>()
   private readonly socket: Socket
+  private over = false
+  private refusal: KitError | undefined
 
-  constructor(client: Client, readonly id: string, private readonly events: SessionEvents) {
+  constructor(private readonly client: Client, readonly id: string, private readonly events: SessionEvents) {
     const path = expand("/multiplayer/sessions/{id}", { id })
-    this.socket = new Socket(client, path + "/socket", (f) => this.take(f), (state, code) => {
-      if (state === "ended") this.giveUp()
-      events.onState?.(state, code)
+    this.socket = new Socket(client, path + "/socket", (f) => this.take(f), (state, code, refusal) => {
+      this.refusal = refusal
+      if (state === "ended") this.settleAll()
+      events.onState?.(state, code, refusal)
     }, path)
   }
 
   /**
    * Sends an action and resolves to the version after it. With expect, the action is
-   * refused unless the session still has that version.
+   * refused unless the session still has that version. It rejects with the refusal of the
+   * server, such as multiplayer/invalid_transition once the game is over, and with network
+   * if the session was stopped first.
    */
   act(data: unknown, expect?: number): Promise<number> {
     const action = { type: "action" as const, id: crypto.randomUUID(), data, ...(expect !== undefined && { expect }) }
     return new Promise((resolve, reject) => {
       this.pending.set(action.id, { action, resolve, reject })
-      if (this.socket.stopped) this.giveUp()
+      if (this.over || this.socket.stopped) this.settleAll()
       else this.socket.send(action)
     })
   }
 
   stop(): void {
     this.socket.stop()
-    this.giveUp()
+    this.settleAll()
   }
 
-  private giveUp(): void {
-    for (const { reject } of this.pending.values()) reject(new KitError("network", "The session is over."))
+  // settleAll settles what a socket that has ended no longer will. Once the game is over, a
+  // call returns whether an action counted before.
+  private settleAll(): void {
+    for (const { action, resolve, reject } of this.pending.values()) {
+      if (!this.over) reject(this.refusal ?? new KitError("network", "The connection of the session has ended."))
+      else this.client.post("/multiplayer/sessions/{id}/action", action.data, { path: { id: this.id }, idempotencyKey: action.id })
+        .then(({ version }) => resolve(version), reject)
+    }
     this.pending.clear()
   }
 
@@ -84,6 +95,8 @@ export class Session {
         this.refused(frame)
         break
       case "closed":
+        this.over = true
+        this.settleAll()
         this.events.onEnd?.({ phase: frame.phase, result: frame.result })
     }
   }

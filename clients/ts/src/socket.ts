@@ -4,12 +4,26 @@ import { KitError } from "./error.js"
 /** The state of a socket's connection. */
 export type SocketState = "open" | "lost" | "ended"
 
+/**
+ * Called with each new state: "lost" until it is open again, "ended" if it does not
+ * reconnect. The code is that of the WebSocket's end; a connection that has ended has 1000
+ * if the game is over, 4001 if the credential is refused and cannot be renewed, 4003 if
+ * there is no such session or the user is not in it, and 4010 if the user has opened too
+ * many. With 4001 and 4003 the refusal has the code as in docs/errors.md.
+ */
+export type OnState = (state: SocketState, code?: number, refusal?: KitError) => void
+
 interface Frame { type: string; [member: string]: unknown }
 
 const code = { ended: 1000, failed: 1006, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 }
 
-// The refusals of a handshake that are final.
-const gone = ["multiplayer/session_not_found", "multiplayer/not_a_member"]
+// The refusals of a handshake that are final, with the code that an open connection is
+// closed with for the same reason.
+const final: Record<string, number> = {
+  "auth/unauthenticated": code.unauthenticated,
+  "multiplayer/session_not_found": code.notMember,
+  "multiplayer/not_a_member": code.notMember,
+}
 
 // How long to wait for a response of the server, in milliseconds.
 const patience = 5_000
@@ -28,7 +42,7 @@ export class Socket {
     private readonly client: Client,
     private readonly path: string,
     private readonly onFrame: (frame: Frame) => void,
-    private readonly onState: (state: SocketState, code?: number) => void,
+    private readonly onState: OnState,
     /** A path that is refused to the same callers as the socket, for the reason. */
     private readonly plain = path,
   ) {
@@ -109,7 +123,8 @@ export class Socket {
   private async closed(reason: number, text: string, opened: boolean): Promise<void> {
     clearTimeout(this.silence)
     if (this.stopped) return
-    if (reason === code.ended || reason === code.notMember || reason === code.superseded) return this.end(reason)
+    if (reason === code.ended || reason === code.superseded) return this.end(reason)
+    if (reason === code.notMember) return this.end(reason, new KitError(text, "You are no longer in this session.", 403))
     this.onState("lost", reason)
     let wait = this.backoff * (0.5 + Math.random())
     this.backoff = Math.min(this.backoff * 2, 15_000)
@@ -119,9 +134,9 @@ export class Socket {
     this.waiting = setTimeout(() => void this.again(reason === code.unauthenticated || !opened), wait)
   }
 
-  private end(reason: number): void {
+  private end(reason: number, refusal?: KitError): void {
     this.stop()
-    this.onState("ended", reason)
+    this.onState("ended", reason, refusal)
   }
 
   // A page cannot see why a handshake was refused. A call can, and it renews an expired
@@ -134,7 +149,8 @@ export class Socket {
       refusal = await this.client.call("GET", this.plain, undefined, { signal }).catch((cause) => cause)
     }
     if (this.stopped || attempt !== this.attempt) return
-    if (refusal instanceof KitError && gone.includes(refusal.code)) return this.end(code.notMember)
+    const reason = refusal instanceof KitError ? final[refusal.code] : undefined
+    if (reason !== undefined) return this.end(reason, refusal as KitError)
     await this.connect()
   }
 }

@@ -20,7 +20,7 @@ export async function signIn({ createClient }, base, name) {
 /** Two players meet in the queue and play to the end. */
 export async function play(kit, base) {
   const players = await Promise.all(["player1", "player2"].map((name) => signIn(kit, base, name)))
-  const ends = players.map(async (player, seat) => {
+  const ends = players.map(async (player) => {
     let found
     const met = new Promise((resolve) => { found = resolve })
     const presence = player.presence((event) => { if (event.type === "match_found") found(event.sessionId) })
@@ -35,14 +35,19 @@ export async function play(kit, base) {
           acting = view.version
           try { await session.act({ take: Math.min(3, view.state.stones) }) } catch (error) { reject(error) }
         },
-        onEnd: (end) => { session.stop(); resolve({ end, view: session.view, seat }) },
+        onEnd: async (end) => {
+          session.stop()
+          const late = await session.act({ take: 1 }).catch((error) => error)
+          resolve({ end, view: session.view, late })
+        },
         onError: reject,
       })
     })
   })
-  for (const { end, view } of await Promise.all(ends)) {
+  for (const { end, view, late } of await Promise.all(ends)) {
     must(end.phase === "resolved", "the match ended as " + end.phase)
     must(view.state.stones === 0 && end.result, "the last view is not the end")
+    must(late.code === "multiplayer/invalid_transition", "an action after the end failed as " + late.code)
   }
 }
 
@@ -262,8 +267,42 @@ export async function addresses({ createClient, KitError }) {
   }
 }
 
+/** An action that has no response when the game ends has that of the server. */
+export async function last({ createClient }) {
+  let socket
+  class Ending { // acknowledges nothing
+    readyState = 1
+    constructor() { socket = this; setTimeout(() => { this.onopen?.(); this.receive({ type: "hello", ts: 0 }) }) }
+    receive(frame) { this.onmessage?.({ data: JSON.stringify(frame) }) }
+    send() {}
+    close() {}
+  }
+  const keys = []
+  const fetch = scripted({ "POST /multiplayer/sessions/1/action": (headers) => {
+    keys.push(headers.get("Idempotency-Key"))
+    return keys.length === 1 ? [200, { version: 7 }] : refused(409, "multiplayer/invalid_transition")
+  } })
+  const states = []
+  const client = createClient({ baseUrl: "http://nowhere", credentials: { accessToken: "x" }, webSocket: Ending, fetch })
+  const session = client.session("1", { onView() {}, onState: (state) => states.push(state), onEnd: () => session.stop() })
+  const acts = [session.act({}), session.act({})]
+  await until(() => states.length, () => "it did not open")
+  socket.receive({ type: "closed", phase: "resolved", result: null })
+  acts.push(session.act({}))
+  const [counted, late, after] = await within(Promise.allSettled(acts))
+  must(counted.value === 7, "an action that counted is " + counted.reason?.code)
+  for (const { reason } of [late, after])
+    must(reason?.code === "multiplayer/invalid_transition" && !reason.temporary, "an action after the end failed as " + reason?.code)
+  must(new Set(keys).size === 3, "the actions were repeated as " + keys)
+
+  const act = client.session("1", { onView() {} }).act({}).catch((error) => error)
+  await until(() => socket.onclose, () => "it did not connect")
+  socket.onclose({ code: 4003, reason: "multiplayer/not_a_member" })
+  must((await within(act)).code === "multiplayer/not_a_member", "an action of a former player failed as " + (await act).code)
+}
+
 /** A session that is over says so to who acts, and one that is not there ends. */
-export async function ends({ createClient }) {
+export async function ends({ createClient }, base) {
   const made = []
   class Refusing { // each handshake is refused
     readyState = 0
@@ -273,11 +312,25 @@ export async function ends({ createClient }) {
   }
   const client = (more) => createClient({ baseUrl: "http://nowhere", retries: 0, credentials: { accessToken: "x", refreshToken: "r" }, webSocket: Refusing, ...more })
   const states = []
+  const note = (state, code, refusal) => states.push(state + " " + code + " " + refusal?.code)
   const session = client({ fetch: scripted({ "/multiplayer/sessions/1": () => refused(404, "multiplayer/session_not_found") }) })
-    .session("1", { onView() {}, onState: (state, code) => states.push(state + " " + code) })
+    .session("1", { onView() {}, onState: note })
+  const missing = "multiplayer/session_not_found"
   const early = session.act({}).catch((error) => error)
-  must((await within(early)).code === "network" && states.at(-1) === "ended 4003", "a session that is not there was " + states)
-  must((await within(session.act({}).catch((error) => error))).code === "network", "an action after the end was taken")
+  must((await within(early)).code === missing && states.at(-1) === "ended 4003 " + missing, "a session that is not there was " + states)
+  must((await within(session.act({}).catch((error) => error))).code === missing, "an action after the end was taken")
+
+  // A credential that is refused and cannot be renewed ends the connections.
+  const dead = { "/rotate": () => refused(401, "auth/refresh_invalid"), "": () => refused(401, "auth/unauthenticated") }
+  for (const user of [client({ fetch: scripted(dead) }), createClient({ baseUrl: base, credentials: { accessToken: "x", refreshToken: "r" } })]) {
+    states.length = 0
+    user.presence(() => {}, note)
+    await until(() => states.length > 1, () => "without a credential presence was " + states)
+    const act = user.session("1", { onView() {}, onState: note }).act({}).catch((error) => error)
+    must((await within(act)).code === "auth/unauthenticated", "an action without a credential failed as " + (await within(act)).code)
+    must(states.join() === "lost 1006 undefined,ended 4001 auth/unauthenticated,lost 1006 undefined,ended 4001 auth/unauthenticated",
+      "without a credential the connections were " + states)
+  }
 
   // A connection returns although the token could not be renewed for a while.
   made.length = 0
@@ -301,4 +354,4 @@ export async function ends({ createClient }) {
   woken.stop()
 }
 
-export const stories = { calls, play, buy, upload, lines, handshakes, proofs, secrecy, paths, completion, addresses, ends }
+export const stories = { calls, play, buy, upload, lines, handshakes, proofs, secrecy, paths, completion, addresses, last, ends }

@@ -1,5 +1,5 @@
 // What the types allow and refuse; it is compiled, not run.
-import { createClient } from "../src/index.js"
+import { createClient, type OnState } from "../src/index.js"
 
 const kit = createClient()
 
@@ -16,3 +16,8 @@ void kit.delete("/storage/{id}", { path: { id: "1" }, idempotencyKey: "a" })
 void kit.get("/auth/devices")
 // @ts-expect-error
 void kit.get("/ledger/{currency}")
+
+// Both kinds of connections say why they have ended.
+const why: OnState = (state, code, refusal) => console.log(state, code?.toFixed(), refusal?.code)
+kit.presence(() => {}, (state, code, refusal) => why(state, code, refusal)).stop()
+kit.session("1", { onView() {}, onState: why }).stop()
