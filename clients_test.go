@@ -1,8 +1,10 @@
 package kit_test
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,10 +40,44 @@ func TestClientIsCurrent(t *testing.T) {
 // refuse.
 func TestTypesOfTheClient(t *testing.T) {
 	t.Parallel()
-	if text, err := npmtest.Command(t, "tsc", "--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022", "--module", "nodenext",
-		"--moduleResolution", "nodenext", "--lib", "es2022,dom,dom.iterable", "--typeRoots", t.TempDir(), "clients/ts/test/types.ts").CombinedOutput(); err != nil {
+	if text, err := typed(t, "clients/ts/test/types.ts"); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
+}
+
+// TestCompilerNamesAPathThatIsNotInTheDocument makes mistakes that it would otherwise report as a
+// wrong number of arguments.
+func TestCompilerNamesAPathThatIsNotInTheDocument(t *testing.T) {
+	t.Parallel()
+	client, err := filepath.Abs("clients/ts/src/index.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	source := `import { createClient } from "` + client + `"; const kit = createClient()` + "\n"
+	for _, mistake := range []struct{ call, kind string }{
+		{`post("/four/queue")`, `PathOf<"post">`}, {`post("/four/queue", {}, { path: {} })`, `PathOf<"post">`},
+		{`get("/auth/device")`, `PathOf<"get">`}, {`list("/auth/device")`, `ListPath`},
+	} {
+		source += "void kit." + mistake.call + "\n"
+		want = append(want, "is not assignable to parameter of type '"+mistake.kind+"'.")
+	}
+	page := filepath.Join(t.TempDir(), "page.mts")
+	if err := os.WriteFile(page, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := typed(t, page)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if err == nil || !slices.EqualFunc(lines, want, strings.HasSuffix) {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// typed compiles a file that uses the client's sources, and returns the complaints.
+func typed(t *testing.T, file string) ([]byte, error) {
+	t.Helper()
+	return npmtest.Command(t, "tsc", "--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022", "--module", "nodenext",
+		"--moduleResolution", "nodenext", "--lib", "es2022,dom,dom.iterable", "--typeRoots", t.TempDir(), file).CombinedOutput()
 }
 
 // modules lists the modules in a folder.

@@ -10,7 +10,10 @@ export type { Credentials, Tokens } from "./credential.js"
 
 type Method = "get" | "post" | "put" | "patch" | "delete"
 
-/** The paths with a method. */
+/**
+ * The paths of the document with a method. Another path does not compile: regenerate the
+ * types from the application's document, or use Client.call.
+ */
 export type PathOf<M extends Method> = { [P in keyof paths]: paths[P][M] extends { responses: unknown } ? P : never }[keyof paths]
 
 type Operation<M extends Method, P extends keyof paths> = NonNullable<paths[P][M]>
@@ -57,11 +60,17 @@ export type Options<M extends Method, P extends keyof paths> = Common &
   Needs<"path", Member<Parameters<Operation<M, P>>, "path">> &
   May<"query", Query<M, P>>
 
-type Arguments<M extends Method, P extends keyof paths> = Record<never, never> extends Options<M, P>
-  ? [options?: Options<M, P>]
+// A path that is not in the document is inferred as all of them. It takes any arguments, so
+// that the compiler reports the path and not their number.
+type Unknown<P, All> = [All] extends [P] ? Several<All> : false
+type Several<All, One = All> = true extends (One extends unknown ? ([All] extends [One] ? false : true) : never) ? true : false
+
+type Arguments<M extends Method, P extends keyof paths, All = PathOf<M>> = Unknown<P, All> extends true ? unknown[]
+  : Record<never, never> extends Options<M, P> ? [options?: Options<M, P>]
   : [options: Options<M, P>]
 
-type BodyArguments<M extends Method, P extends keyof paths> = [Body<M, P>] extends [never]
+type BodyArguments<M extends Method, P extends keyof paths> = Unknown<P, PathOf<M>> extends true ? unknown[]
+  : [Body<M, P>] extends [never]
   ? [body?: unknown, ...rest: Arguments<M, P>]
   : [body: Body<M, P>, ...rest: Arguments<M, P>]
 
@@ -143,7 +152,7 @@ export class Client {
   }
 
   /** Reads a list to its end, page by page. */
-  async *list<P extends ListPath>(path: P, ...[options]: Arguments<"get", P>): AsyncGenerator<Item<P>, void, undefined> {
+  async *list<P extends ListPath>(path: P, ...[options]: Arguments<"get", P, ListPath>): AsyncGenerator<Item<P>, void, undefined> {
     const given = (options ?? {}) as Untyped
     for (let cursor: string | undefined; ; ) {
       const query = cursor === undefined ? given.query : { ...given.query, cursor }
