@@ -2420,7 +2420,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Close a table */
+        /** Close a table, or a session that waits for players */
         post: operations["postMultiplayerSessionsByIdClose"];
         delete?: never;
         options?: never;
@@ -2454,7 +2454,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Leave a table */
+        /** Leave a table, or a session that waits for players */
         post: operations["postMultiplayerSessionsByIdLeave"];
         delete?: never;
         options?: never;
