@@ -214,10 +214,10 @@ func TestAssemblyRefuses(t *testing.T) {
 			part(capability.Capability{Name: "shop", Refusals: []*capability.Error{gone}, Routes: []capability.Route{
 				refusing("GET /shop", gone, capability.ErrNotFound, capability.ErrCSRF, ledger.ErrInsufficientFunds, rating.ErrGameNotFound),
 				refusing("POST /shop", capability.NewError(404, "shop/gnoe", "Gone.")),
-				refusing("PUT /shop", capability.NewError(409, "ledger/insufficent_funds", "No funds.")),
+				refusing("PUT /shop", capability.NewError(409, "ledger/insufficient_founds", "No funds.")),
 				refusing("PATCH /shop", capability.NewError(404, "shpo/gone", "Gone.")),
 				refusing("DELETE /shop", capability.NewError(404, "GONE", "Gone."))}})},
-			[]string{"shop.routes: lists the refusal shop/gnoe, which no capability has", "shop.routes: lists the refusal ledger/insufficent_funds,",
+			[]string{"shop.routes: lists the refusal shop/gnoe, which no capability has", "shop.routes: lists the refusal ledger/insufficient_founds,",
 				"shop.routes: lists the refusal shpo/gone,", "shop.routes: lists the refusal GONE,"}},
 		"a row with a refusal of a capability that could not be built": {[]kit.Option{
 			kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
