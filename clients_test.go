@@ -1,16 +1,24 @@
 package kit_test
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin"
 	"github.com/kitbackend/kit/internal/npmtest"
+	"github.com/kitbackend/kit/kittest"
 )
 
 // TestClientIsCurrent makes the types of clients/ts anew from the golden document,
@@ -40,7 +48,7 @@ func TestClientIsCurrent(t *testing.T) {
 // refuse.
 func TestTypesOfTheClient(t *testing.T) {
 	t.Parallel()
-	if text, err := typed(t, "clients/ts/test/types.ts"); err != nil {
+	if text, err := compiled(t, "--noEmit", "clients/ts/test/types.ts").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
@@ -62,22 +70,96 @@ func TestCompilerNamesAPathThatIsNotInTheDocument(t *testing.T) {
 		source += "void kit." + mistake.call + "\n"
 		want = append(want, "is not assignable to parameter of type '"+mistake.kind+"'.")
 	}
-	page := filepath.Join(t.TempDir(), "page.mts")
-	if err := os.WriteFile(page, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	text, err := typed(t, page)
+	folder := t.TempDir()
+	write(t, source, folder, "page.mts")
+	text, err := compiled(t, "--noEmit", filepath.Join(folder, "page.mts")).CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if err == nil || !slices.EqualFunc(lines, want, strings.HasSuffix) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
 
-// typed compiles a file that uses the client's sources, and returns the complaints.
-func typed(t *testing.T, file string) ([]byte, error) {
+// TestReadmeOfTheClient runs the commands of clients/ts/README.md in a new folder, then its
+// snippets, which are one program, against a kit. That of docs/clients.md is compiled with them.
+func TestReadmeOfTheClient(t *testing.T) {
+	t.Parallel()
+	node := os.Getenv("KIT_TEST_NODE")
+	if node == "" || npmtest.Folder() == "" {
+		t.Skip("KIT_TEST_NODE and KIT_TEST_CLIENTS do not name Node and a folder with node_modules")
+	}
+	own, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, app := read(t, "clients/ts/README.md"), t.TempDir()
+	installed := strings.NewReplacer("npm install &&", "ln -s '"+npmtest.Folder()+"/node_modules' node_modules &&",
+		"app openapi", "cat '"+own+"/testdata/openapi.golden.json'")
+	commands := exec.CommandContext(t.Context(), "sh", "-ec", installed.Replace(blocks(readme, "sh")))
+	commands.Dir = app
+	commands.Env = append(os.Environ(), "npm_config_offline=true", "npm_config_audit=false", "npm_config_cache="+t.TempDir())
+	module := "module app\n\ngo 1.26\n\nrequire github.com/kitbackend/kit v0.0.0\n\nreplace github.com/kitbackend/kit => " + own + "\n"
+	write(t, module, app, "go.mod")
+	write(t, read(t, "go.sum"), app, "go.sum")
+	if text, err := commands.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+
+	program := strings.ReplaceAll(blocks(readme, "ts"), "http://localhost:8080", readmeSite(t))
+	write(t, program, app, "page.mts")
+	write(t, blocks(read(t, "docs/clients.md"), "ts"), app, "guide.mts")
+	if text, err := compiled(t, filepath.Join(app, "page.mts"), filepath.Join(app, "guide.mts")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	text, err := exec.CommandContext(t.Context(), node, "--experimental-websocket", filepath.Join(app, "page.mjs")).CombinedOutput()
+	for _, want := range []string{"coins ledger/currency_not_found 404", "gave 10", "open undefined undefined", "view 3", "the game is resolved",
+		"multiplayer/invalid_transition", "5 of 5", "ready"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("nothing says %q", want)
+		}
+	}
+	if err != nil || t.Failed() {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// readmeSite serves a kit and a route of the application's own.
+func readmeSite(t *testing.T) string {
 	t.Helper()
-	return npmtest.Command(t, "tsc", "--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022", "--module", "nodenext",
-		"--moduleResolution", "nodenext", "--lib", "es2022,dom,dom.iterable", "--typeRoots", t.TempDir(), file).CombinedOutput()
+	var handler http.Handler
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+	t.Cleanup(server.Close)
+	k := kittest.New(t, append(withoutAuth(), kit.WithBaseURL(server.URL), kit.WithAuth(auth.Config{Library: signin.New(signin.Config{Anonymous: true})}))...)
+	paths := http.NewServeMux()
+	paths.Handle("/", k)
+	paths.HandleFunc("POST /gifts/{to}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.Copy(w, r.Body)
+	})
+	handler = paths
+	return server.URL
+}
+
+func write(t *testing.T, text string, elements ...string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(elements...), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// blocks joins the blocks of a page in a language.
+func blocks(page, language string) string {
+	var b strings.Builder
+	for _, block := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(page, -1) {
+		b.WriteString(block[1])
+	}
+	return b.String()
+}
+
+// compiled compiles files that use the client.
+func compiled(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	return npmtest.Command(t, "tsc", append(args, "--strict", "--exactOptionalPropertyTypes", "--target", "es2022", "--module", "nodenext",
+		"--moduleResolution", "nodenext", "--lib", "es2022,dom,dom.iterable", "--typeRoots", t.TempDir())...)
 }
 
 // modules lists the modules in a folder.
