@@ -56,7 +56,7 @@ func TestReadmeSnippets(t *testing.T) {
 
 // TestReadmeLinks holds that what the README and the other pages link to exists.
 func TestReadmeLinks(t *testing.T) {
-	for _, page := range append(pages(t), "DESIGN.md", "SECURITY.md", "bench/README.md") {
+	for _, page := range append(pages(t), "DESIGN.md", "SECURITY.md", "bench/README.md", "clients/ts/README.md") {
 		raw, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

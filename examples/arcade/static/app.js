@@ -327,7 +327,7 @@ class Seat {
     this.words()
     if (state === "ended" && code !== 1000) {
       if (code === 4003) this.forget()
-      toast(code === 4010 ? "You opened this game too often elsewhere." : "You are no longer at this table.")
+      toast({ 4001: "Sign in again to play on.", 4010: "You opened this game too often elsewhere." }[code] ?? "You are no longer at this table.")
       lobby()
     } else if (state === "lost") {
       // A page cannot see why a handshake was refused; the route returns the reason.
