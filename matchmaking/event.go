@@ -13,6 +13,12 @@ type (
 		SessionID string `json:"sessionId"`
 		GameKey   string `json:"gameKey"`
 	}
+	// matchFailed is sent to the players whose state is [Failed], with the code of the reason.
+	matchFailed struct {
+		Type    string `json:"type"`
+		GameKey string `json:"gameKey"`
+		Code    string `json:"code"`
+	}
 	invited struct {
 		Type     string `json:"type"`
 		InviteID string `json:"inviteId"`

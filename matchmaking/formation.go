@@ -159,13 +159,13 @@ func (m *Matchmaking) fail(ctx context.Context, matchID string, cause error) err
 	if !byPlayer {
 		m.host.Log.ErrorContext(ctx, "matchmaking: a match did not become a session", "match", matchID, "error", cause)
 	}
-	return m.host.DB.InTx(ctx, func(ctx context.Context) error { return m.dissolve(ctx, matchID, fault) })
+	return m.host.DB.InTx(ctx, func(ctx context.Context) error { return m.dissolve(ctx, matchID, fault, cause) })
 }
 
 // dissolve ends a match that is forming, because of one of its players or, if fault is "", of none.
 // In the first case the seats that it took from an offer are offered again; in the other case the
-// offer is withdrawn.
-func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string) error {
+// offer is withdrawn. Players who do not wait again are told the cause.
+func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string, cause error) error {
 	match, backfill, ok, err := m.store.lockMatch(ctx, matchID)
 	if err != nil || !ok || match.State != Forming {
 		return err
@@ -176,8 +176,10 @@ func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string) error
 	if !slices.Contains(match.Players, fault) { // the player is in the session already
 		fault = ""
 	}
+	failed := matchFailed{"match_failed", match.GameKey, capability.AsError(cause).Code}
 	switch {
 	case fault == "" && backfill == "":
+		m.push(ctx, failed, match.Players...)
 		return nil
 	case fault == "":
 		err = m.store.withdraw(ctx, backfill)
@@ -190,6 +192,11 @@ func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string) error
 	if err := m.store.putBack(ctx, match.GameKey, matchID, match.Players, fault); err != nil {
 		return err
 	}
+	left, err := m.store.leftIn(ctx, match.GameKey, matchID, match.Players)
+	if err != nil {
+		return err
+	}
+	m.push(ctx, failed, left...)
 	g, known := m.games[match.GameKey]
 	if !known { // a node that knows the game schedules the sweep within a minute
 		return nil

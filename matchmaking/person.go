@@ -93,7 +93,7 @@ func (m *Matchmaking) erase(ctx context.Context, person capability.Person) (capa
 				return err
 			}
 			for _, matchID := range matches {
-				if err := m.dissolve(ctx, matchID, person.ID); err != nil {
+				if err := m.dissolve(ctx, matchID, person.ID, ErrUserNotFound); err != nil {
 					return err
 				}
 			}

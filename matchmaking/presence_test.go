@@ -1,6 +1,8 @@
 package matchmaking_test
 
 import (
+	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -8,7 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
 )
 
 func (r *rig) onlineNow(userIDs ...string) []string {
@@ -168,6 +172,40 @@ func TestPresenceHearsOfMatch(t *testing.T) {
 	session := r.status("table", "ada")[0].SessionID
 	for _, e := range []*ear{ada, bob} {
 		if diff := cmp.Diff(frame{Type: "match_found", SessionID: session, GameKey: "table"}, e.next("match_found")); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestPresenceHearsOfAMatchThatFailed checks that a player because of whom a match failed, and all
+// players of one that failed for another reason, get the code; a player who waits again gets nothing.
+func TestPresenceHearsOfAMatchThatFailed(t *testing.T) {
+	cfg := games()
+	cfg[3].SnapshotFor = func(context.Context, multiplayer.Game, []string) (multiplayer.Game, error) {
+		return multiplayer.Game{}, errors.New("no game for these")
+	}
+	r := newRig(t, matchmaking.Config{Games: cfg})
+	server := r.serve()
+	r.ok(errorOf(r.Ledger().Credit(ctx, ledger.Entry{UserID: "rich", Currency: "coins", Amount: 100, Ref: "gift"})))
+	rich, _ := r.listen(server, "rich")
+	poor, _ := r.listen(server, "poor")
+	for _, user := range []string{"rich", "poor"} {
+		r.ok(errorOf(r.Enqueue(ctx, "staked", "", user)))
+	}
+	r.step(5 * time.Second)
+	if diff := cmp.Diff(frame{Type: "match_failed", GameKey: "staked", Code: "ledger/insufficient_funds"}, poor.next("match_failed")); diff != "" {
+		t.Error(diff)
+	}
+	rich.silent()
+	if state := r.status("staked", "rich")[0].State; state != matchmaking.Waiting {
+		t.Errorf("the other player is %s, want waiting", state)
+	}
+	for _, user := range []string{"rich", "poor"} {
+		r.ok(errorOf(r.Enqueue(ctx, "table", "eu", user)))
+	}
+	r.step(5 * time.Second)
+	for _, e := range []*ear{rich, poor} {
+		if diff := cmp.Diff(frame{Type: "match_failed", GameKey: "table", Code: "kit/internal"}, e.next("match_failed")); diff != "" {
 			t.Error(diff)
 		}
 	}

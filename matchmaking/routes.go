@@ -56,7 +56,7 @@ func (m *Matchmaking) routes() []capability.Route {
 			Handle:   capability.JSON(204, m.deleteQueue)},
 		capability.Route{Method: "GET", Path: "/presence", Guard: user,
 			Summary: "A WebSocket that is told of matches, invites and friends.",
-			Handle:  capability.Socket(m.presence.accept).Sends(matchFound{}, invited{}, friendRequested{}, friendsOnline{})},
+			Handle:  capability.Socket(m.presence.accept).Sends(matchFound{}, matchFailed{}, invited{}, friendRequested{}, friendsOnline{})},
 	)
 	return capability.Mount(m.cfg.BasePath, routes...)
 }

@@ -280,6 +280,12 @@ func (s store) putBack(ctx context.Context, game, matchID string, users []string
 	return err
 }
 
+// leftIn returns those of the players who still have the ticket of a match.
+func (s store) leftIn(ctx context.Context, game, matchID string, users []string) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `SELECT user_id FROM matchmaking_ticket
+		WHERE game = $1 AND state = 'matched' AND match_id = $2 AND user_id `+database.InList(3), game, matchID, database.List(users))
+}
+
 var insertMatches = bulk.New("matchmaking_match", []string{"id TEXT", "game TEXT", "region TEXT", "players TEXT",
 	"backfill TEXT", "state TEXT", "session_id TEXT", "created_at BIGINT", "tried_at BIGINT"}, "")
 

@@ -4030,6 +4030,11 @@ export interface components {
             sessionId: string;
             gameKey: string;
         };
+        MatchmakingMatchFailed: {
+            type: string;
+            gameKey: string;
+            code: string;
+        };
         MatchmakingMatchFound: {
             type: string;
             sessionId: string;

@@ -61,6 +61,7 @@ const presence = {
   take(event) {
     switch (event.type) {
       case "match_found": found(event.sessionId, event.gameKey); break
+      case "match_failed": if (queue.game === event.gameKey) ask(); break
       case "invite": toast(`${event.from} invites you to ${games[event.gameKey].title}`, "news"); people(); break
       case "friend_request": toast(`${event.from} wants to be friends`, "news"); people(); break
       case "friends_online":
