@@ -92,6 +92,9 @@ func TestTokensThatMeetTheReadingOfKeysAreGood(t *testing.T) {
 	if _, _, err := started.load(t.Context()); err != nil || !looked {
 		t.Fatal(looked, err)
 	}
+	if _, err := started.shared(t.Context()); err != nil { // after it no reading is under way
+		t.Fatal(err)
+	}
 
 	started.keys, started.seal = nil, keys
 	started.limiter = rate.New(rate.Limit{Events: 1, Per: time.Hour}, func() time.Time {

@@ -89,23 +89,18 @@ func (l *library) stillAnonymous(ctx context.Context, userID string) (auth.User,
 	return user, err == nil && user.Anonymous, err
 }
 
-// upgrade lets the application move what an anonymous caller owns to the user they have just proved
-// to be, and deletes the anonymous one, whom all capabilities erase.
-func (l *library) upgrade(c *call, user auth.User) error {
-	before, ok, err := c.anonymous()
-	if err != nil || !ok || before.ID == user.ID || user.Anonymous {
+// upgrade lets the application move what a guest owns to the user they have just proved to be, and
+// deletes the guest, whom all capabilities erase. It runs in the transaction of the sign-in, so that
+// one that is refused leaves the guest.
+func (l *library) upgrade(ctx context.Context, guestID string, user auth.User) error {
+	guest, ok, err := l.stillAnonymous(ctx, guestID)
+	if err != nil || !ok {
 		return err
 	}
-	return l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		before, ok, err := l.stillAnonymous(ctx, before.ID)
-		if err != nil || !ok {
+	if l.cfg.OnUpgrade != nil {
+		if err := l.cfg.OnUpgrade(ctx, guest, user); err != nil {
 			return err
 		}
-		if l.cfg.OnUpgrade != nil {
-			if err := l.cfg.OnUpgrade(ctx, before, user); err != nil {
-				return err
-			}
-		}
-		return l.auth.DeleteAccount(ctx, before.ID)
-	})
+	}
+	return l.auth.DeleteAccount(ctx, guest.ID)
 }

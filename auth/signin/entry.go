@@ -67,10 +67,21 @@ func (l *library) admit(c *call, user auth.User, method string, remember, factor
 	if err := l.mayEnter(user); err != nil {
 		return entry{}, err
 	}
-	if err := l.upgrade(c, user); err != nil {
+	guest, isGuest, err := c.anonymous()
+	if err != nil {
 		return entry{}, err
 	}
-	in, err := l.auth.Enter(c.w, c.r, auth.Entry{UserID: user.ID, Method: method, Remember: remember, Factor: factor, Still: proved})
+	in, err := l.auth.Enter(c.w, c.r, auth.Entry{UserID: user.ID, Method: method, Remember: remember, Factor: factor, Still: func(ctx context.Context) error {
+		if proved != nil {
+			if err := proved(ctx); err != nil {
+				return err
+			}
+		}
+		if !isGuest || guest.ID == user.ID || user.Anonymous {
+			return nil
+		}
+		return l.upgrade(ctx, guest.ID, user)
+	}})
 	if err != nil {
 		return entry{}, err
 	}

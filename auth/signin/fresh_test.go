@@ -2,6 +2,7 @@ package signin_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/hooks"
 )
 
 // bearing is an attacker with a token of the signed-in user, and nothing else.
@@ -537,27 +539,58 @@ func TestChallengeDoesNotOutliveThePassword(t *testing.T) {
 }
 
 // Nor does the second half, once the code has been looked at; the browser is not
-// trusted either.
+// trusted either, and a guest stays one.
 func TestSecondFactorDoesNotOutliveThePassword(t *testing.T) {
+	a := open(t, databasetest.Shared(t, 1)[0], signin.Config{Anonymous: true})
+	app, _ := a.signedUp(ada).enableTOTP()
+	before, err := a.Sessions(ctx, a.userID())
+	must(t, err)
+	b := a.browser()
+	b.post("/sign-in/anonymous", nil).ok()
+	guest := b.user()["id"].(string)
+	b.signIn()
+	a.meanwhile(a.userID(), func() *response {
+		return b.post("/two-factor/verify-totp", object{"code": app.code(), "trustDevice": true})
+	},
+		func(ctx context.Context) {
+			_, err := a.db.Exec(ctx, `DELETE FROM signin_challenge WHERE user_id = $1`, a.userID()) // as a new password does
+			must(t, err)
+		}).want(401, "INVALID_TWO_FACTOR_COOKIE")
+	if after, err := a.Sessions(ctx, a.userID()); err != nil || len(after) != len(before) {
+		t.Errorf("%d sessions, want %d (%v)", len(after), len(before), err)
+	}
+	var trusted int
+	if err := a.db.QueryRow(ctx, `SELECT count(*) FROM signin_trusted_device`).Scan(&trusted); err != nil || trusted != 0 {
+		t.Errorf("%d trusted browsers (%v)", trusted, err)
+	}
+	if _, err := a.User(ctx, guest); err != nil {
+		t.Errorf("the guest: %v", err)
+	}
+}
+
+// TestRefusedSignInLeavesTheGuest: what a guest owns is not lost to a sign-in that did not happen.
+func TestRefusedSignInLeavesTheGuest(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		var a *app
-		a = open(t, db, signin.Config{Anonymous: true, OnUpgrade: func(ctx context.Context, _, user auth.User) error { // before there is a session
-			_, err := a.db.Exec(ctx, `DELETE FROM signin_challenge WHERE user_id = $1`, user.ID) // as a new password does
-			return err
-		}})
-		app, _ := a.signedUp(ada).enableTOTP()
-		before, err := a.Sessions(ctx, a.userID())
-		must(t, err)
+		a := open(t, db, signin.Config{Anonymous: true})
+		a.signedUp(ada)
 		b := a.browser()
 		b.post("/sign-in/anonymous", nil).ok()
-		b.signIn()
-		b.post("/two-factor/verify-totp", object{"code": app.code(), "trustDevice": true}).want(401, "INVALID_TWO_FACTOR_COOKIE")
-		if after, err := a.Sessions(ctx, a.userID()); err != nil || len(after) != len(before) {
-			t.Errorf("%d sessions, want %d (%v)", len(after), len(before), err)
+		guest := b.user()["id"].(string)
+		refusing := true
+		a.hooks.SessionStarted.In(func(context.Context, hooks.Session) error {
+			if refusing {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		b.post("/sign-in/email", object{"email": ada, "password": password}).want(500, "INTERNAL_SERVER_ERROR")
+		if b.user()["id"] != guest {
+			t.Error("the guest is gone, though nobody signed in")
 		}
-		var trusted int
-		if err := db.QueryRow(ctx, `SELECT count(*) FROM signin_trusted_device`).Scan(&trusted); err != nil || trusted != 0 {
-			t.Errorf("%d trusted browsers (%v)", trusted, err)
+		refusing = false
+		b.post("/sign-in/email", object{"email": ada, "password": password}).ok()
+		if _, err := a.User(ctx, guest); !errors.Is(err, auth.ErrUserNotFound) {
+			t.Errorf("the guest after the sign-in: %v", err)
 		}
 	})
 }
