@@ -158,6 +158,11 @@ func TestOpenMatchIsLeftAndClosed(t *testing.T) {
 		ended(session)
 		ada.Post(session+"/leave", nil).Want(403, "multiplayer/not_a_member")
 	}
+	for range multiplayer.MaxOpen + 1 { // nor is one that goes on without them
+		session := open()
+		bob.Post(session+"/join", nil).Want(200, "")
+		ada.Post(session+"/leave", nil).Want(204, "")
+	}
 	session := open()
 	bob.Post(session+"/join", nil).Want(200, "")
 	bob.Post(session+"/close", nil).Want(409, "multiplayer/invalid_transition")

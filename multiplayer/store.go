@@ -297,9 +297,10 @@ func (s store) count(ctx context.Context, phase Phase) (n int64, err error) {
 	return n, err
 }
 
-// waiting counts the sessions of a creator that have not begun.
+// waiting counts the sessions of a creator that have not begun and that the creator has not left.
 func (s store) waiting(ctx context.Context, creator string) (n int64, err error) {
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM multiplayer_session WHERE creator = $1 AND phase = 'open'`, creator).Scan(&n)
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM multiplayer_session AS s WHERE creator = $1 AND phase = 'open'
+		AND EXISTS (SELECT 1 FROM multiplayer_seat WHERE user_id = $1 AND session_id = s.id AND live)`, creator).Scan(&n)
 	return n, err
 }
 
