@@ -71,9 +71,10 @@ func (t *Testers) noteworthy(m Member, v Visit, today int64) bool {
 }
 
 // comesBack reports whether use of the app proves that a member who had opted in was wrongly
-// presumed to have left.
+// presumed to have left. One who was invited again since then has days of an earlier opt-in.
 func (m Member) comesBack() bool {
-	return m.State == StateLapsed && (m.lapse == lapseUnreachable || m.lapse == lapseInactive)
+	optedIn := m.lapse == lapseUnreachable || m.lapse == lapseInactive || m.lapse == lapseNoAnswer && m.total > 0
+	return m.State == StateLapsed && optedIn
 }
 
 func (t *Testers) see(ctx context.Context, memberID string, v Visit) error {
@@ -126,7 +127,7 @@ func (t *Testers) MembershipsOf(ctx context.Context, userID string) (Memberships
 
 // The reasons of lapses.
 const (
-	lapseNoAnswer    = "no_answer"   // did not say yes, or did not follow the store's link
+	lapseNoAnswer    = "no_answer"   // did not say yes, or did not follow the store's link since the last invitation
 	lapseUnreachable = "unreachable" // opted in, and mail cannot be delivered
 	lapseInactive    = "inactive"    // opted in, and no longer uses the app
 	lapseLeft        = "left"        // recorded by staff

@@ -88,6 +88,17 @@ var ways = map[string]func(w *walker){
 		}
 		w.silent(22 * day)
 	},
+	"idle, and silent to another mail": func(w *walker) {
+		w.optedIn()
+		if err := w.k.Testers().Seen(w.t.Context(), w.user, testers.Visit{}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.silent(22 * day)
+		if _, err := w.k.Testers().Resend(w.t.Context(), testers.Ref{MemberID: w.id}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.silent(15 * day)
+	},
 	"removed": func(w *walker) {
 		w.optedIn()
 		if _, err := w.k.Testers().Remove(w.t.Context(), testers.Ref{MemberID: w.id}); err != nil {
@@ -190,6 +201,11 @@ func TestEveryTransition(t *testing.T) {
 			"nudge": {"lapsed", "not_eligible"}, "seen": {"opted_in", ""}, "pass": {"lapsed", ""}, "confirm": {"lapsed", "404"},
 			"opt-in": {"lapsed", "404"}, "opt-out": {"withdrawn", "200"},
 		},
+		"idle, and silent to another mail": {
+			"invite": {"lapsed", there}, "resend": {"accepted", ""}, "remove": {"removed", ""}, "left": {"lapsed", none},
+			"nudge": {"lapsed", "not_eligible"}, "seen": {"opted_in", ""}, "pass": {"lapsed", ""}, "confirm": {"lapsed", "404"},
+			"opt-in": {"lapsed", "404"}, "opt-out": {"withdrawn", "200"},
+		},
 		"removed": {
 			"invite": {"invited", ""}, "resend": {"removed", none}, "remove": {"removed", ""}, "left": {"removed", none},
 			"nudge": {"removed", "not_eligible"}, "seen": {"removed", ""}, "pass": {"removed", ""}, "confirm": {"removed", "404"},
@@ -208,7 +224,7 @@ func TestEveryTransition(t *testing.T) {
 		}
 		for event, want := range table[state] {
 			t.Run(state+"/"+event, func(t *testing.T) {
-				w := &walker{t: t, k: k, address: fmt.Sprintf("%s.%s@example.com", strings.ReplaceAll(state, " ", "."), event)}
+				w := &walker{t: t, k: k, address: fmt.Sprintf("%s.%s@example.com", strings.ReplaceAll(strings.ReplaceAll(state, ",", ""), " ", "."), event)}
 				user, err := k.Auth().CreateUser(t.Context(), auth.NewUser{Email: w.address, EmailVerified: true})
 				if err != nil {
 					t.Fatal(err)
