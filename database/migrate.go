@@ -34,7 +34,7 @@ type migration struct {
 // MigrationFault is one reason why a set of migrations is refused.
 type MigrationFault struct {
 	Set    string
-	File   string // without folder; empty where it is the whole set
+	File   string // the file, or the name of the migration without ending; empty for the whole set
 	Reason string
 	Fix    string // what to change
 }
@@ -46,8 +46,8 @@ func (f *MigrationFault) Error() string {
 var migrationName = regexp.MustCompile(`^((\d{4})_[a-z0-9_]+)(?:\.(sqlite|postgres))?\.sql$`)
 
 // Migrate brings the schema up to date, set after set, each file in a transaction of its own. Nodes that start at once
-// wait for one another. It refuses file numbers with gaps or duplicates, and files that changed after they were applied:
-// every fault is reported, a [*MigrationFault] each.
+// wait for one another. It refuses file numbers with gaps or duplicates, and files that changed after they were applied,
+// with a [*MigrationFault] for each set or more.
 //
 // A database may be newer: while a new version is rolled out, nodes of the old one run, and start, on its schema. So a
 // new file changes nothing that the version before reads or writes: it adds tables and indexes, and columns with a

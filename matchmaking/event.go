@@ -13,11 +13,12 @@ type (
 		SessionID string `json:"sessionId"`
 		GameKey   string `json:"gameKey"`
 	}
-	// matchFailed is sent to the players whose state is [Failed], with the code of the reason.
+	// matchFailed is sent to the players whose state is [Failed], with the code of the reason unless
+	// that is of another player of the party.
 	matchFailed struct {
 		Type    string `json:"type"`
 		GameKey string `json:"gameKey"`
-		Code    string `json:"code"`
+		Code    string `json:"code,omitempty"`
 	}
 	invited struct {
 		Type     string `json:"type"`

@@ -196,7 +196,13 @@ func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string, cause
 	if err != nil {
 		return err
 	}
-	m.push(ctx, failed, left...)
+	for _, userID := range left {
+		told := failed
+		if userID != fault {
+			told.Code = ""
+		}
+		m.push(ctx, told, userID)
+	}
 	g, known := m.games[match.GameKey]
 	if !known { // a node that knows the game schedules the sweep within a minute
 		return nil

@@ -200,6 +200,15 @@ func TestPresenceHearsOfAMatchThatFailed(t *testing.T) {
 	if state := r.status("staked", "rich")[0].State; state != matchmaking.Waiting {
 		t.Errorf("the other player is %s, want waiting", state)
 	}
+	r.ok(r.Leave(ctx, "staked", "rich"))
+	r.ok(errorOf(r.EnqueueParty(ctx, "staked", "", "rich", "poor")))
+	r.step(5 * time.Second)
+	if got := rich.next("match_failed"); got.Code != "" {
+		t.Errorf("the player of the party who covers the stake got %+v, want no reason", got)
+	}
+	if got := poor.next("match_failed"); got.Code != "ledger/insufficient_funds" {
+		t.Errorf("the other player of the party got %+v", got)
+	}
 	for _, user := range []string{"rich", "poor"} {
 		r.ok(errorOf(r.Enqueue(ctx, "table", "eu", user)))
 	}

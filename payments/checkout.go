@@ -126,7 +126,8 @@ func (p *Payments) keepCheckout(ctx context.Context, rail *rail, subject Subject
 				return err
 			}
 		}
-		// What applies purchases locks customers before subjects too.
+		// What applies purchases shares the subject's key, which this lock lets it, and then locks
+		// customers: so customers come first here too.
 		if there, err := p.store.lockSubject(ctx, subject, token); err != nil || !there {
 			return cmp.Or(err, error(capability.ErrUnauthenticated))
 		}

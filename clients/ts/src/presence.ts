@@ -4,7 +4,7 @@ import { Socket, type OnState } from "./socket.js"
 /** An event of the presence socket. It is a hint: the lists are authoritative. */
 export type PresenceEvent =
   | { type: "match_found"; sessionId: string; gameKey: string }
-  | { type: "match_failed"; gameKey: string; code: string }
+  | { type: "match_failed"; gameKey: string; code?: string }
   | { type: "invite"; inviteId: string; gameKey: string; from: string }
   | { type: "friend_request"; from: string }
   | { type: "friends_online"; online: string[]; offline: string[] }

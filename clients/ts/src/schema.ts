@@ -4033,7 +4033,7 @@ export interface components {
         MatchmakingMatchFailed: {
             type: string;
             gameKey: string;
-            code: string;
+            code?: string;
         };
         MatchmakingMatchFound: {
             type: string;
