@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,15 +83,15 @@ func TestTokensThatMeetTheReadingOfKeysAreGood(t *testing.T) {
 	for range reloads.Events {
 		started.limiter.Allow("")
 	}
-	looked := false
+	var looked atomic.Bool
 	started.seal = opening{keys, func() {
-		looked = true
+		looked.Store(true)
 		if _, found, err := started.find(gone, key.id, clock.Now()); err == nil && !found {
 			t.Error("unknown while the keys are being read")
 		}
 	}}
-	if _, _, err := started.load(t.Context()); err != nil || !looked {
-		t.Fatal(looked, err)
+	if _, _, err := started.load(t.Context()); err != nil || !looked.Load() {
+		t.Fatal(looked.Load(), err)
 	}
 	if _, err := started.shared(t.Context()); err != nil { // after it no reading is under way
 		t.Fatal(err)
