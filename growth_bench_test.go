@@ -62,11 +62,7 @@ type reading struct {
 
 // reads finds parameters with which each GET route succeeds, among all the ids that responses and tables hold.
 func reads(b *testing.B, k *kittest.Kit) (calls []reading) {
-	raw, err := k.OpenAPI()
-	if err != nil {
-		b.Fatal(err)
-	}
-	w := &walker{Rand: rand.New(rand.NewPCG(3, 1)), document: readDocument(b, raw), ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes", "n1", "user"}}
+	w := &walker{Rand: rand.New(rand.NewPCG(3, 1)), document: readDocument(b, k), ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes", "n1", "user"}}
 	ids := w.ids
 	for _, name := range ordinary(b, k.Database()) {
 		for _, id := range column(b, k.Database(), `SELECT name FROM pragma_table_info('`+name+`') WHERE name IN ('id', 'token', 'code')`) {

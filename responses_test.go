@@ -32,11 +32,7 @@ import (
 func TestResponsesAreThoseOfTheDocument(t *testing.T) {
 	k := composed(t)
 	k.Anonymous().Get("/control-plane/ping") // connects
-	raw, err := k.OpenAPI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	document := readDocument(t, raw)
+	document := readDocument(t, k)
 	for _, r := range k.Routes() {
 		if document.paths[braced(r.Path)][strings.ToLower(r.Method)] == nil {
 			continue // serves any method, or is the library's
@@ -59,11 +55,7 @@ func TestResponsesAreThoseOfTheDocument(t *testing.T) {
 func TestRefusalsOfLargeBodiesHaveTheLimit(t *testing.T) {
 	k := composed(t)
 	k.Anonymous().Get("/control-plane/ping") // connects
-	raw, err := k.OpenAPI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	document := readDocument(t, raw)
+	document := readDocument(t, k)
 	over := func(method, path string, caller *kittest.Client, code string) {
 		t.Helper()
 		op := document.paths[braced(path)][strings.ToLower(method)]
@@ -123,11 +115,7 @@ func TestBodiesThatMayBeEmptyMayBeAbsent(t *testing.T) {
 // once.
 func TestEmptyIdempotencyKeysAreRefused(t *testing.T) {
 	k := composed(t)
-	raw, err := k.OpenAPI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	document := readDocument(t, raw)
+	document := readDocument(t, k)
 	emptied := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header["Idempotency-Key"] = []string{""}
 		k.ServeHTTP(w, r)
@@ -193,9 +181,13 @@ type content struct {
 	} `json:"content"`
 }
 
-// readDocument reads a document; its components become the definitions of each schema.
-func readDocument(t testing.TB, raw []byte) described {
+// readDocument reads the document of a kit; its components become the definitions of each schema.
+func readDocument(t testing.TB, k *kittest.Kit) described {
 	t.Helper()
+	raw, err := k.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var doc struct {
 		Paths      map[string]map[string]*operation `json:"paths"`
 		Components struct {

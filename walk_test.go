@@ -30,11 +30,7 @@ const walkSteps = 6
 func TestWalkStaysWithinTheDocument(t *testing.T) {
 	k := composed(t)
 	k.Anonymous().Get("/control-plane/ping") // connects
-	raw, err := k.OpenAPI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	document := readDocument(t, raw)
+	document := readDocument(t, k)
 	seed := uint64(1)
 	if text := os.Getenv("KIT_WALK_SEED"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
@@ -68,14 +64,10 @@ func TestWalkStaysWithinTheDocument(t *testing.T) {
 func TestWalkThroughAProxy(t *testing.T) {
 	k := composed(t)
 	k.Anonymous().Get("/control-plane/ping") // connects
-	raw, err := k.OpenAPI()
-	if err != nil {
-		t.Fatal(err)
-	}
 	upstream := httptest.NewServer(k)
 	defer upstream.Close()
 	through := httputil.NewSingleHostReverseProxy(npmtest.Proxy(t, "testdata/openapi.golden.json", upstream.URL))
-	w := &walker{Rand: rand.New(rand.NewPCG(2, 1)), document: readDocument(t, raw), ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes"}}
+	w := &walker{Rand: rand.New(rand.NewPCG(2, 1)), document: readDocument(t, k), ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes"}}
 	calls := 0
 	w.walk(k, 2, func(k *kittest.Kit, r kit.Route) *kittest.Client { return admittedBy(k, r).Via(through) }, func(_ kit.Route, call string, got *kittest.Response) {
 		calls++

@@ -29,9 +29,9 @@ const (
 	Forming = "forming"
 	Matched = "matched"
 	// Failed means that the session of the match could not be created, because of this player or one
-	// of the same party, or for a reason that concerns no player. The common reason is a stake that the player does not
-	// cover; others are that the player was disabled and, for offered seats, has too many seats. The
-	// event match_failed of the presence socket has the code.
+	// of the same party, or for a reason that concerns no player. The common reason is a stake that
+	// the player does not cover; others are that the player was disabled and, for offered seats, has
+	// too many seats. The event match_failed of the presence socket has the code.
 	Failed = "failed"
 )
 

@@ -127,7 +127,7 @@ func (t *Testers) MembershipsOf(ctx context.Context, userID string) (Memberships
 
 // The reasons of lapses.
 const (
-	lapseNoAnswer    = "no_answer"   // did not say yes, or did not follow the store's link since the last invitation
+	lapseNoAnswer    = "no_answer"   // did not say yes, or did not follow the store's link, in time
 	lapseUnreachable = "unreachable" // opted in, and mail cannot be delivered
 	lapseInactive    = "inactive"    // opted in, and no longer uses the app
 	lapseLeft        = "left"        // recorded by staff

@@ -71,7 +71,7 @@ func (l *library) admit(c *call, user auth.User, method string, remember, factor
 	if err != nil {
 		return entry{}, err
 	}
-	in, err := l.auth.Enter(c.w, c.r, auth.Entry{UserID: user.ID, Method: method, Remember: remember, Factor: factor, Still: func(ctx context.Context) error {
+	upgrading := func(ctx context.Context) error {
 		if proved != nil {
 			if err := proved(ctx); err != nil {
 				return err
@@ -81,7 +81,8 @@ func (l *library) admit(c *call, user auth.User, method string, remember, factor
 			return nil
 		}
 		return l.upgrade(ctx, guest.ID, user)
-	}})
+	}
+	in, err := l.auth.Enter(c.w, c.r, auth.Entry{UserID: user.ID, Method: method, Remember: remember, Factor: factor, Still: upgrading})
 	if err != nil {
 		return entry{}, err
 	}
