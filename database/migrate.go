@@ -47,7 +47,7 @@ var migrationName = regexp.MustCompile(`^((\d{4})_[a-z0-9_]+)(?:\.(sqlite|postgr
 
 // Migrate brings the schema up to date, set after set, each file in a transaction of its own. Nodes that start at once
 // wait for one another. It refuses file numbers with gaps or duplicates, and files that changed after they were applied,
-// with a [*MigrationFault] for each set or more.
+// with at least one [*MigrationFault] for each set at fault.
 //
 // A database may be newer: while a new version is rolled out, nodes of the old one run, and start, on its schema. So a
 // new file changes nothing that the version before reads or writes: it adds tables and indexes, and columns with a
