@@ -420,6 +420,7 @@ func TestErasureLeavesNothing(t *testing.T) {
 			}
 		}
 		fire(k.Hooks().MailSuppressed.Fire(ctx, hooks.MailSuppressed{Address: "ada@example.com", Scope: "all", Reason: "bounce"}))
+		fire(k.Hooks().MatchStarted.Fire(ctx, hooks.MatchStarted{SessionID: "s", Game: "duel", Players: []string{"bob", "ada"}}))
 		fire(k.Hooks().MatchEnded.Fire(ctx, hooks.MatchEnded{SessionID: "s", Game: "duel", Ranks: map[string]int{"ada": 1, "bob": 2}}))
 		k.RunJobs()
 
@@ -432,7 +433,8 @@ func TestErasureLeavesNothing(t *testing.T) {
 			}
 			return err
 		})
-		if all := strings.Join(kinds, "\n"); err != nil || len(kinds) < 4 || !strings.Contains(all, "mail.suppressed") || !strings.Contains(all, "match.ended") {
+		if all := strings.Join(kinds, "\n"); err != nil || len(kinds) < 5 || !strings.Contains(all, "mail.suppressed") ||
+			!strings.Contains(all, "match.started") || !strings.Contains(all, "match.ended") {
 			t.Errorf("exported %s, %v", all, err)
 		}
 
@@ -459,8 +461,8 @@ func TestErasureLeavesNothing(t *testing.T) {
 			}
 		}
 		var n int
-		if err := db.QueryRow(ctx, `SELECT COUNT(*) FROM events_message WHERE type = 'match.ended' AND data LIKE '%bob%'`).Scan(&n); err != nil || n != 1 {
-			t.Errorf("%d matches of bob, %v, want them to stay", n, err)
+		if err := db.QueryRow(ctx, `SELECT COUNT(*) FROM events_message WHERE type LIKE 'match.%' AND data LIKE '%bob%'`).Scan(&n); err != nil || n != 2 {
+			t.Errorf("%d messages about bob's match, %v, want its start and its end to stay", n, err)
 		}
 	})
 }
@@ -492,7 +494,7 @@ func TestEveryHookCanBeTold(t *testing.T) {
 		h.UserDeleted.Fire(ctx, hooks.UserDeleted{UserID: "u"}), h.SessionStarted.Fire(ctx, hooks.Session{UserID: "u"}),
 		h.SessionUsed.Fire(ctx, hooks.Session{UserID: "u"}), h.SessionEnded.Fire(ctx, hooks.SessionEnded{UserID: "u"}),
 		h.EntitlementsChanged.Fire(ctx, hooks.EntitlementsChanged{SubjectType: "organization", SubjectID: "o"}),
-		h.MatchEnded.Fire(ctx, hooks.MatchEnded{}), h.MailSuppressed.Fire(ctx, hooks.MailSuppressed{Address: "a"}),
+		h.MatchStarted.Fire(ctx, hooks.MatchStarted{}), h.MatchEnded.Fire(ctx, hooks.MatchEnded{}), h.MailSuppressed.Fire(ctx, hooks.MailSuppressed{Address: "a"}),
 		h.MailUnsubscribed.Fire(ctx, hooks.MailSuppressed{Address: "a", UserID: "u"}), h.MediaReady.Fire(ctx, hooks.MediaReady{OwnerID: "u"}),
 		h.SupportReceived.Fire(ctx, hooks.SupportReceived{ThreadID: "t", UserID: "u"}),
 	} {

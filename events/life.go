@@ -3,6 +3,8 @@ package events
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/hooks"
@@ -26,7 +28,7 @@ type exported struct {
 	Message
 }
 
-// export emits the messages about a person; of a match only the person's own place.
+// export emits the messages about a person; of a match only the person's own part.
 func (e *Events) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	return e.each(ctx, person, func(list []message) error {
 		for _, m := range list {
@@ -43,7 +45,7 @@ func (e *Events) export(ctx context.Context, person capability.Person, emit capa
 	})
 }
 
-// erase removes the messages about a person. A match is kept without the person's place; a
+// erase removes the messages about a person. A match is kept without the person; a
 // user.deleted that is still to be delivered is kept until then.
 func (e *Events) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	var done capability.Erasure
@@ -98,21 +100,37 @@ func (e *Events) eraseOne(ctx context.Context, person capability.Person, m messa
 // split separates a message's data into the part about the user and the part about others, each nil
 // if empty.
 func split(m message, userID string) (own, others json.RawMessage, err error) {
-	if m.Type != typeMatchEnded {
+	switch m.Type {
+	case typeMatchStarted:
+		return divide(m.Data, func(match hooks.MatchStarted) (own, others hooks.MatchStarted, shared bool) {
+			own, others = match, match
+			own.Players = []string{userID}
+			others.Players = slices.DeleteFunc(slices.Clone(match.Players), func(id string) bool { return id == userID })
+			return own, others, len(others.Players) > 0
+		})
+	case typeMatchEnded:
+		return divide(m.Data, func(match hooks.MatchEnded) (own, others hooks.MatchEnded, shared bool) {
+			own, others = match, match
+			own.Ranks = map[string]int{userID: match.Ranks[userID]}
+			others.Ranks = maps.Clone(match.Ranks)
+			delete(others.Ranks, userID)
+			return own, others, len(others.Ranks) > 0
+		})
+	default:
 		return m.Data, nil, nil
 	}
-	var match hooks.MatchEnded
-	if err := json.Unmarshal(m.Data, &match); err != nil {
+}
+
+// divide separates an event by f, whose last result reports whether others are in it.
+func divide[T any](data json.RawMessage, f func(T) (own, others T, shared bool)) (own, others json.RawMessage, err error) {
+	var event T
+	if err := json.Unmarshal(data, &event); err != nil {
 		return nil, nil, err
 	}
-	rank := match.Ranks[userID]
-	if delete(match.Ranks, userID); len(match.Ranks) > 0 {
-		if others, err = json.Marshal(match); err != nil {
-			return nil, nil, err
-		}
+	mine, theirs, shared := f(event)
+	if own, err = json.Marshal(mine); err == nil && shared {
+		others, err = json.Marshal(theirs)
 	}
-	match.Ranks = map[string]int{userID: rank}
-	own, err = json.Marshal(match)
 	return own, others, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,8 +15,9 @@ import (
 
 // The types that the outbox treats specially.
 const (
-	typeMatchEnded  = "match.ended"
-	typeUserDeleted = "user.deleted"
+	typeMatchStarted = "match.started"
+	typeMatchEnded   = "match.ended"
+	typeUserDeleted  = "user.deleted"
 )
 
 // Types lists the types of events, in the order of package hooks.
@@ -62,13 +64,10 @@ func subjects(event any) []string {
 			return nil
 		}
 		return []string{v.SubjectID}
+	case hooks.MatchStarted:
+		return slices.Sorted(slices.Values(v.Players)) // rows are written in a fixed order
 	case hooks.MatchEnded:
-		list := make([]string, 0, len(v.Ranks))
-		for user := range v.Ranks {
-			list = append(list, user)
-		}
-		slices.Sort(list) // rows are written in a fixed order
-		return list
+		return slices.Sorted(maps.Keys(v.Ranks))
 	case hooks.MailSuppressed:
 		list := []string{byMail(v.Address)}
 		if v.UserID != "" {

@@ -36,6 +36,8 @@ type Hooks struct {
 	SessionEnded Hook[SessionEnded]
 	// EntitlementsChanged runs when the entitlements of a subject change.
 	EntitlementsChanged Hook[EntitlementsChanged]
+	// MatchStarted runs when a multiplayer session has the players it needs and begins.
+	MatchStarted Hook[MatchStarted]
 	// MatchEnded runs when a multiplayer session is resolved or abandoned.
 	MatchEnded Hook[MatchEnded]
 	// MailSuppressed runs when an address is suppressed and gets no more mail.
@@ -85,6 +87,7 @@ func (h *Hooks) list() []named {
 		{"session_used", &h.SessionUsed},
 		{"session_ended", &h.SessionEnded},
 		{"entitlements_changed", &h.EntitlementsChanged},
+		{"match_started", &h.MatchStarted},
 		{"match_ended", &h.MatchEnded},
 		{"mail_suppressed", &h.MailSuppressed},
 		{"mail_unsubscribed", &h.MailUnsubscribed},
@@ -149,6 +152,14 @@ type EntitlementsChanged struct {
 	// Granted and Revoked are the keys of the entitlements that the subject gained and lost.
 	Granted []string `json:"granted"`
 	Revoked []string `json:"revoked"`
+}
+
+// MatchStarted is the event of a multiplayer session that began.
+type MatchStarted struct {
+	SessionID string `json:"sessionId"`
+	Game      string `json:"game"`
+	// Players are the user ids in the order of their seats; others may join a table later.
+	Players []string `json:"players"`
 }
 
 // MatchEnded is the event of a multiplayer session that ended.

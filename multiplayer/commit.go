@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/hooks"
 )
 
 // maxTries bounds how often a step is retried because the session has changed.
@@ -187,6 +188,12 @@ func (m *Multiplayer) write(ctx context.Context, b *batch, after *session) error
 	}
 	if err := m.settle(ctx, after, b.steps[0].actor, b.effects); err != nil {
 		return err
+	}
+	if b.before.state == nil && after.state != nil {
+		if err := m.host.Hooks.MatchStarted.Fire(ctx, hooks.MatchStarted{
+			SessionID: after.id, Game: after.game.Key, Players: slices.Clone(after.players)}); err != nil {
+			return err
+		}
 	}
 	if !after.phase.Terminal() {
 		return nil

@@ -225,6 +225,45 @@ func TestTimeoutIsTheModels(t *testing.T) {
 	})
 }
 
+// TestMatchStartedHook checks that the hook runs once, when the last player that is needed joins, and
+// can refuse that.
+func TestMatchStartedHook(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		var events []hooks.MatchStarted
+		refuse := errors.New("not yet")
+		r.hooks.MatchStarted.In(func(ctx context.Context, e hooks.MatchStarted) error {
+			if !r.db.InTransaction(ctx) {
+				t.Error("the hook runs outside of the transaction")
+			}
+			return refuse
+		})
+		r.hooks.MatchStarted.After(func(_ context.Context, e hooks.MatchStarted) { events = append(events, e) })
+		id := r.create("duel", "ada").ID
+		if _, err := r.Join(t.Context(), id, "bob"); !errors.Is(err, refuse) {
+			t.Errorf("got %v, want the error of the hook", err)
+		}
+		if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseOpen || len(v.Players) != 1 || len(events) != 0 {
+			t.Errorf("%s with %q, %d events after a refusal", v.Phase, v.Players, len(events))
+		}
+		refuse = nil
+		r.join(id, "bob")
+		r.finish(id, "ada", "bob")
+		game, err := r.Game("duel")
+		r.ok(err)
+		for range 2 { // the second finds the session of the first
+			_, err := r.Start(t.Context(), multiplayer.Start{SessionID: "whole", Game: game, Players: []string{"eve", "bob"}})
+			r.ok(err)
+		}
+		want := []hooks.MatchStarted{
+			{SessionID: id, Game: "duel", Players: []string{"ada", "bob"}},
+			{SessionID: "whole", Game: "duel", Players: []string{"eve", "bob"}},
+		}
+		if diff := cmp.Diff(want, events); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // TestMatchEndedHook checks that the hook runs with the end of a session and can refuse it.
 func TestMatchEndedHook(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
