@@ -75,17 +75,25 @@ func (p *Payments) move(ctx context.Context, r *row, c *charge) error {
 	}
 	should := c.credited / whole * gone
 	should += c.credited % whole * gone / whole
-	switch {
-	case should < c.clawedBack: // the refund was reversed
-		back := c.clawedBack - should
-		if err := p.credit(ctx, r, c, back); err != nil {
-			return err
-		}
-		c.clawedBack, c.owed, c.retryAt = should, 0, 0
-		return nil
-	default:
+	if should >= c.clawedBack {
 		return p.clawBack(ctx, r, c, should-c.clawedBack)
 	}
+	c.owed, c.retryAt = 0, 0 // the refund was reversed
+	err := p.credit(ctx, r, c, c.clawedBack-should)
+	switch {
+	case errors.Is(err, ledger.ErrCurrencyNotFound):
+		c.retryAt = p.later(ctx)
+	case err != nil:
+		return err
+	default:
+		c.clawedBack = should
+	}
+	return nil
+}
+
+// later is when a movement that the ledger cannot make now is tried again.
+func (p *Payments) later(ctx context.Context) Instant {
+	return At(p.host.DB.Now(ctx).Add(clawbackRetry))
 }
 
 // worth returns the credit of a charge and its amount for the quantity of each product.
@@ -134,7 +142,12 @@ func (p *Payments) paidFor(r *row, paid *Charge) []Product {
 	return list
 }
 
+// credit refuses with ledger/currency_not_found if the ledger or the currency of an earlier credit
+// is no longer composed.
 func (p *Payments) credit(ctx context.Context, r *row, c *charge, amount int64) error {
+	if p.ledger == nil {
+		return ledger.ErrCurrencyNotFound
+	}
 	_, err := p.ledger.Credit(ctx, ledger.Entry{UserID: c.userID, Currency: c.currency, Amount: amount, Ref: moveRef(r.rail, c), Memo: r.productKey})
 	if err != nil {
 		return fmt.Errorf("payments: a charge could not be credited: %w", err)
@@ -149,11 +162,11 @@ func (p *Payments) clawBack(ctx context.Context, r *row, c *charge, amount int64
 	if amount == 0 {
 		return nil
 	}
-	balance, err := p.ledger.Balance(ctx, c.userID, c.currency)
-	if err != nil && !errors.Is(err, ledger.ErrAccountNotFound) {
+	available, err := p.available(ctx, c)
+	if err != nil {
 		return err
 	}
-	if take := min(balance.Available, amount); take > 0 {
+	if take := min(available, amount); take > 0 {
 		_, err := p.ledger.Debit(ctx, ledger.Entry{UserID: c.userID, Currency: c.currency, Amount: take, Ref: moveRef(r.rail, c), Memo: r.productKey})
 		switch {
 		case err == nil:
@@ -165,9 +178,22 @@ func (p *Payments) clawBack(ctx context.Context, r *row, c *charge, amount int64
 		}
 	}
 	if c.owed = amount; amount > 0 {
-		c.retryAt = At(p.host.DB.Now(ctx).Add(clawbackRetry))
+		c.retryAt = p.later(ctx)
 	}
 	return nil
+}
+
+// available returns how much of a charge's credit can be taken back now: nothing if the ledger or
+// the currency is no longer composed, so that a refund ends access all the same.
+func (p *Payments) available(ctx context.Context, c *charge) (int64, error) {
+	if p.ledger == nil {
+		return 0, nil
+	}
+	balance, err := p.ledger.Balance(ctx, c.userID, c.currency)
+	if errors.Is(err, ledger.ErrAccountNotFound) || errors.Is(err, ledger.ErrCurrencyNotFound) {
+		return 0, nil
+	}
+	return balance.Available, err
 }
 
 // moveRef returns the ledger ref of a movement of a charge: the first is its credit. The name has

@@ -211,8 +211,11 @@ func config(f *fake) payments.Config {
 }
 
 func peers() []kit.Option {
-	return []kit.Option{kit.WithAudit(audit.Config{}), kit.WithSecrets(secrets.Config{}), kit.WithControlPlane(controlplane.Config{}),
-		kit.WithAuth(auth.Config{}), kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins"}}})}
+	return append(peersWithoutLedger(), kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins"}}}))
+}
+
+func peersWithoutLedger() []kit.Option {
+	return []kit.Option{kit.WithAudit(audit.Config{}), kit.WithSecrets(secrets.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithAuth(auth.Config{})}
 }
 
 func open(t *testing.T, opts ...kit.Option) *shop {
