@@ -48,6 +48,7 @@ type order struct {
 	Subtotal       int64      `json:"subtotal_amount"`
 	Total          int64      `json:"total_amount"`
 	Refunded       int64      `json:"refunded_amount"`
+	RefundedTax    int64      `json:"refunded_tax_amount"`
 	Currency       string     `json:"currency"`
 	Reason         string     `json:"billing_reason"`
 	CreatedAt      stamp.Time `json:"created_at"`
@@ -66,6 +67,7 @@ type refund struct {
 	ID         string          `json:"id"`
 	Status     string          `json:"status"`
 	Amount     int64           `json:"amount"`
+	Tax        int64           `json:"tax_amount"`
 	OrderID    string          `json:"order_id"`
 	CreatedAt  stamp.Time      `json:"created_at"`
 	ModifiedAt stamp.Time      `json:"modified_at"`
@@ -194,11 +196,13 @@ func fromOrder(o order, said stamp.Time) []payments.Observation {
 	return []payments.Observation{result}
 }
 
-// sum returns one refund with the sum of an order's refunds.
+// sum returns one refund with the sum of an order's refunds. The total of an order includes tax, the
+// amount of a refund does not.
 func sum(o order) payments.Refund {
+	amount := o.Refunded + o.RefundedTax
 	return payments.Refund{
-		ID: "refunds", ChargeID: o.ID, At: o.ModifiedAt.Instant(), AmountMinor: o.Refunded,
-		Full: o.Status == "refunded" || o.Total > 0 && o.Refunded >= o.Total, Reversed: o.Refunded == 0 && o.Status != "refunded",
+		ID: "refunds", ChargeID: o.ID, At: o.ModifiedAt.Instant(), AmountMinor: amount,
+		Full: o.Status == "refunded" || o.Total > 0 && amount >= o.Total, Reversed: o.Refunded == 0 && o.Status != "refunded",
 	}
 }
 
@@ -210,7 +214,7 @@ func back(r refund, o order, said stamp.Time) (payments.Refund, bool) {
 	}
 	result := payments.Refund{
 		ID: r.ID, ChargeID: o.ID, Version: stamp.Version(r.ModifiedAt, said, r.CreatedAt), At: r.CreatedAt.Instant(),
-		AmountMinor: r.Amount, Full: r.Amount >= o.Total, Chargeback: true, Reversed: r.Status == "failed" || r.Status == "canceled",
+		AmountMinor: r.Amount + r.Tax, Full: r.Amount+r.Tax >= o.Total, Chargeback: true, Reversed: r.Status == "failed" || r.Status == "canceled",
 	}
 	return result, r.Status != "pending"
 }

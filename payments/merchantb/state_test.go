@@ -177,6 +177,22 @@ func TestMappingOfRefunds(t *testing.T) {
 	}
 }
 
+// The store counts the tax of what it gave back apart from the amount. What went back of an order is
+// a part of all that was paid, tax included.
+func TestRefundsIncludeTheirTax(t *testing.T) {
+	o := decode[order](t, `{"id":"order","status":"partially_refunded","paid":true,"product_id":"coins","total_amount":1200,"tax_amount":200,
+		"refunded_amount":500,"refunded_tax_amount":100}`)
+	taken := decode[refund](t, `{"id":"refund","order_id":"order","status":"succeeded","amount":500,"tax_amount":100,"dispute":{"status":"prevented"}}`)
+	disputed, _ := back(taken, o, stamp.Time{})
+	taken.Dispute = nil
+	again, _ := back(taken, o, stamp.Time{})
+	for name, r := range map[string]payments.Refund{"by the order": fromOrder(o, stamp.Time{})[0].Refunds[0], "by the refund": again, "disputed": disputed} {
+		if r.AmountMinor != 600 || r.Full {
+			t.Errorf("%s: %+v, want 600 of the 1200 that were paid", name, r)
+		}
+	}
+}
+
 // A delivery that the standard's own tests publish; see testdata/NOTICE.
 func TestPublishedSignature(t *testing.T) {
 	v := decode[struct {
