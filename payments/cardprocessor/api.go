@@ -120,7 +120,7 @@ func current(s subscription) *payments.Price {
 		Currency: money.Currency(s.Items.Data[0].Price.Currency), Interval: s.Items.Data[0].Price.interval(),
 	}
 	for _, i := range s.Items.Data {
-		p.AmountMinor += i.Price.UnitAmount * max(i.Quantity, 1)
+		p.AmountMinor += minor(i.Price.UnitAmount, i.Price.Currency) * max(i.Quantity, 1)
 	}
 	return p
 }

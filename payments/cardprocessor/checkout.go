@@ -109,7 +109,7 @@ func (r *rail) pricing(ctx context.Context, a payments.Access, ref payments.Ref)
 		return payments.Price{}, r.client.Unexpected(response)
 	}
 	now.Next = &payments.NextPrice{
-		AmountMinor: next.AmountDue, Currency: money.Currency(next.Currency), At: seconds(next.NextAttempt),
+		AmountMinor: minor(next.AmountDue, next.Currency), Currency: money.Currency(next.Currency), At: seconds(next.NextAttempt),
 	}
 	if now.Next.At == 0 {
 		now.Next.At = seconds(next.PeriodEnd)
@@ -124,7 +124,7 @@ func (r *rail) createDiscount(ctx context.Context, a payments.Access, d payments
 	if d.Kind == payments.DiscountPercentage {
 		form.Set("percent_off", strconv.FormatFloat(float64(d.PercentBasisPoints)/100, 'f', -1, 64))
 	} else {
-		form.Set("amount_off", strconv.FormatInt(d.AmountMinor, 10))
+		form.Set("amount_off", strconv.FormatInt(apiAmount(d.AmountMinor, d.Currency), 10))
 		form.Set("currency", d.Currency)
 	}
 	if d.Duration == payments.DurationRepeating {

@@ -3,6 +3,7 @@ package cardprocessor
 import (
 	"cmp"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/payments"
@@ -142,6 +143,7 @@ type session struct {
 type charge struct {
 	ID             string `json:"id"`
 	Amount         int64  `json:"amount"`
+	Currency       string `json:"currency"`
 	AmountRefunded int64  `json:"amount_refunded"`
 	Refunded       bool   `json:"refunded"`
 }
@@ -166,6 +168,26 @@ func (in invoice) total() int64 {
 
 func seconds(s int64) payments.Instant { return payments.Instant(s * 1000) }
 
+// units is how many of its units the API counts for a minor unit of ISO 4217, and how many minor
+// units for one of its own, for currencies in which the two differ.
+var units = map[string]struct{ api, minor int64 }{"ISK": {100, 1}, "UGX": {100, 1}, "MGA": {1, 100}}
+
+// minor converts an amount of the API to minor units of ISO 4217.
+func minor(amount int64, currency string) int64 {
+	if u, ok := units[strings.ToUpper(currency)]; ok {
+		return amount / u.api * u.minor
+	}
+	return amount
+}
+
+// apiAmount is the inverse of minor.
+func apiAmount(amount int64, currency string) int64 {
+	if u, ok := units[strings.ToUpper(currency)]; ok {
+		return amount / u.minor * u.api
+	}
+	return amount
+}
+
 // proration reports whether an invoice is over a change within a period. One that
 // began a new period, such as a year instead of a month, has a line of its own for
 // it.
@@ -187,7 +209,7 @@ func charges(s subscription, invoices []invoice) (list []payments.Charge, paidTh
 			continue
 		}
 		c := payments.Charge{
-			ID: in.ID, At: seconds(in.Transitions.PaidAt), AmountMinor: in.AmountPaid, Currency: money.Currency(in.Currency),
+			ID: in.ID, At: seconds(in.Transitions.PaidAt), AmountMinor: minor(in.AmountPaid, in.Currency), Currency: money.Currency(in.Currency),
 			Settled: true, Proration: in.proration(),
 		}
 		if c.At == 0 {
@@ -309,7 +331,7 @@ func sessionCharges(s session) []payments.Charge {
 		return nil
 	}
 	c := payments.Charge{
-		ID: string(s.PaymentIntent), At: seconds(s.Created), AmountMinor: s.AmountTotal, Currency: money.Currency(s.Currency), Settled: true,
+		ID: string(s.PaymentIntent), At: seconds(s.Created), AmountMinor: minor(s.AmountTotal, s.Currency), Currency: money.Currency(s.Currency), Settled: true,
 	}
 	if c.ID == "" {
 		c.ID = s.ID
@@ -325,7 +347,7 @@ func sessionCharges(s session) []payments.Charge {
 // an invoice was paid by several.
 func refunds(chargeID string, all int64, c charge, disputes []dispute) []payments.Refund {
 	sum := payments.Refund{
-		ID: "refunds", ChargeID: chargeID, AmountMinor: c.AmountRefunded,
+		ID: "refunds", ChargeID: chargeID, AmountMinor: minor(c.AmountRefunded, c.Currency),
 		Full: c.Refunded && c.AmountRefunded >= all, Reversed: c.AmountRefunded == 0,
 	}
 	list := []payments.Refund{sum}
@@ -336,7 +358,7 @@ func refunds(chargeID string, all int64, c charge, disputes []dispute) []payment
 	}
 	for _, d := range disputes {
 		r := payments.Refund{
-			ID: d.ID, ChargeID: chargeID, At: seconds(d.Created), AmountMinor: d.Amount,
+			ID: d.ID, ChargeID: chargeID, At: seconds(d.Created), AmountMinor: minor(d.Amount, c.Currency),
 			Full: d.Amount >= all, Chargeback: true, Reversed: !withdrawn(d),
 		}
 		list = append(list, r)

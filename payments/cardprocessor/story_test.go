@@ -3,8 +3,11 @@ package cardprocessor_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -262,4 +265,45 @@ func TestRefundOfOneOfSeveralPayments(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	book.Want(id, sub, payments.StatusActive)
+}
+
+// TestCurrenciesWithAnotherUnit: the API counts krónur and shillings in hundredths and ariary in
+// whole ones, the kit all of them in the minor units of ISO 4217.
+func TestCurrenciesWithAnotherUnit(t *testing.T) {
+	for currency, c := range map[string]struct{ api, minor int64 }{
+		"ISK": {50_000, 500}, "UGX": {50_000, 500}, "MGA": {500, 50_000}, "JPY": {500, 500}, "KWD": {500, 500}, "EUR": {500, 500},
+	} {
+		_, store, rail, book := world(t)
+		p := pro
+		p.Currency, p.AmountMinor = currency, c.api
+		id, out := store.Subscribe(p)
+		all := book.Deliver(append(out, store.Refund(id, c.api/2)...))
+		last := all[len(all)-1]
+		if paid, back := last.Charges[0].AmountMinor, last.Refunds[0].AmountMinor; paid != c.minor || back != c.minor/2 || last.Price.AmountMinor != c.minor {
+			t.Errorf("%s: %d were paid and %d refunded at a price of %d, want %d", currency, paid, back, last.Price.AmountMinor, c.minor)
+		}
+		price, err := rail.Pricing(t.Context(), book.Access, payments.Ref{TransactionID: id})
+		if err != nil || price.AmountMinor != c.minor || price.Next.AmountMinor != c.minor {
+			t.Errorf("%s: %+v: %v, want a price of %d", currency, price, err, c.minor)
+		}
+		p = coins
+		p.Currency, p.AmountMinor, p.Quantity = currency, c.api, 1
+		_, out = store.Buy(p)
+		if paid := book.Deliver(out)[0].Charges[0].AmountMinor; paid != c.minor {
+			t.Errorf("%s: %d were paid once, want %d", currency, paid, c.minor)
+		}
+		d := payments.DiscountRequest{Code: "SPRING", Kind: payments.DiscountFixed, AmountMinor: c.minor, Currency: currency, Duration: payments.DurationOnce}
+		var off string
+		rail = cardprocessor.New(cardprocessor.Options{HTTP: script.Client(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body) // of a request that is in memory
+			if form, _ := url.ParseQuery(string(body)); r.URL.Path == "/v1/coupons" {
+				off = form.Get("amount_off")
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			store.ServeHTTP(w, r)
+		}))})
+		if _, err := rail.CreateDiscount(t.Context(), book.Access, d); err != nil || off != fmt.Sprint(c.api) {
+			t.Errorf("%s: a discount of %d takes %s off: %v, want %d", currency, c.minor, off, err, c.api)
+		}
+	}
 }

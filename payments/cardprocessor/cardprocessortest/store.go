@@ -162,7 +162,8 @@ func (s *Store) invoice(sub string, amount int64, start, end time.Time, status s
 		return s.event("invoice.payment_failed", in)
 	}
 	s.put(charge, script.Object{
-		"object": "charge", "amount": amount, "amount_refunded": 0, "refunded": false, "payment_intent": intent, "invoice_of": id,
+		"object": "charge", "amount": amount, "currency": in["currency"], "amount_refunded": 0, "refunded": false,
+		"payment_intent": intent, "invoice_of": id,
 	})
 	return s.event("invoice.paid", in)
 }
@@ -315,7 +316,8 @@ func (s *Store) pay(id string, p script.Purchase) []script.Delivery {
 	intent := s.Next("pi_")
 	session["payment_intent"] = intent
 	s.put(s.Next("ch_"), script.Object{
-		"object": "charge", "amount": session["amount_total"], "amount_refunded": 0, "refunded": false, "payment_intent": intent, "session_of": id,
+		"object": "charge", "amount": session["amount_total"], "currency": session["currency"], "amount_refunded": 0, "refunded": false,
+		"payment_intent": intent, "session_of": id,
 	})
 	return []script.Delivery{s.event("checkout.session.completed", session)}
 }
