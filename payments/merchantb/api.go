@@ -1,6 +1,7 @@
 package merchantb
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/payments"
@@ -24,6 +26,8 @@ const (
 	// historyPage is small enough that the purchase of each entry can be fetched within the
 	// deadline of a call.
 	historyPage = 20
+	// disputeAge is how long banks take to decide a dispute at most.
+	disputeAge = 180 * 24 * time.Hour
 )
 
 // get reads an object; found is false when there is none.
@@ -180,36 +184,35 @@ func pages[T any](ctx context.Context, r *rail, a payments.Access, path string, 
 	return all, nil
 }
 
-// history reads orders and then refunds, the newest first, back to the beginning
-// of the window. The cursor is the list and the page in it.
+// history reads orders, then refunds and lost disputes, the newest first, back to the beginning of
+// the window. The cursor is the list and the page in it.
 func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window) (payments.HistoryPage, error) {
-	kind, number, _ := strings.Cut(w.Cursor, ":")
+	lists := []struct {
+		name string
+		read func(context.Context, payments.Access, payments.Window, url.Values, *payments.HistoryPage) (more bool, err error)
+	}{{"orders", r.pastOrders}, {"refunds", r.pastRefunds}, {"disputes", r.pastDisputes}}
+	name, number, _ := strings.Cut(cmp.Or(w.Cursor, "orders:1"), ":")
 	page, err := strconv.Atoi(number)
-	if err != nil || page < 1 || kind != "refunds" {
-		if w.Cursor != "" && (err != nil || page < 1 || kind != "orders") {
-			return payments.HistoryPage{}, errors.New("merchant_b: not a cursor of the history")
+	for i, list := range lists {
+		if list.name != name || err != nil || page < 1 {
+			continue
 		}
-		kind, page = "orders", max(page, 1)
+		query := url.Values{
+			"sorting": {"-created_at"}, "page": {strconv.Itoa(page)}, "limit": {strconv.Itoa(min(max(w.Limit, 1), historyPage))},
+		}
+		var result payments.HistoryPage
+		more, err := list.read(ctx, a, w, query, &result)
+		switch {
+		case err != nil:
+			return payments.HistoryPage{}, err
+		case more:
+			result.Next = name + ":" + strconv.Itoa(page+1)
+		case i+1 < len(lists):
+			result.Next = lists[i+1].name + ":1"
+		}
+		return result, nil
 	}
-	query := url.Values{
-		"sorting": {"-created_at"}, "page": {strconv.Itoa(page)}, "limit": {strconv.Itoa(min(max(w.Limit, 1), historyPage))},
-	}
-	var result payments.HistoryPage
-	var more bool
-	if kind == "orders" {
-		more, err = r.pastOrders(ctx, a, w, query, &result)
-	} else {
-		more, err = r.pastRefunds(ctx, a, w, query, &result)
-	}
-	switch {
-	case err != nil:
-		return payments.HistoryPage{}, err
-	case more:
-		result.Next = kind + ":" + strconv.Itoa(page+1)
-	case kind == "orders":
-		result.Next = "refunds:1"
-	}
-	return result, nil
+	return payments.HistoryPage{}, errors.New("merchant_b: not a cursor of the history")
 }
 
 func (r *rail) pastOrders(ctx context.Context, a payments.Access, w payments.Window, query url.Values, into *payments.HistoryPage) (more bool, err error) {
@@ -249,6 +252,47 @@ func (r *rail) pastRefunds(ctx context.Context, a payments.Access, w payments.Wi
 		into.Observations = append(into.Observations, observations...)
 	}
 	return len(refunds.Items) == min(max(w.Limit, 1), historyPage), nil
+}
+
+// pastDisputes reads the disputes that were lost within the window, whenever they began.
+func (r *rail) pastDisputes(ctx context.Context, a payments.Access, w payments.Window, query url.Values, into *payments.HistoryPage) (more bool, err error) {
+	query.Set("status", "lost")
+	var disputes list[dispute]
+	response, err := r.call(ctx, a, http.MethodGet, "/v1/disputes/", query, nil, &disputes)
+	switch {
+	case err != nil:
+		return false, err
+	case response.Status == http.StatusForbidden, response.Status == http.StatusNotFound:
+		return false, nil // the token may not read them
+	case !response.OK():
+		return false, r.client.Unexpected(response)
+	}
+	for _, d := range disputes.Items {
+		if d.CreatedAt.Instant() < w.Since-payments.Instant(disputeAge.Milliseconds()) {
+			return false, nil
+		}
+		if d.decided() < w.Since {
+			continue
+		}
+		var o order
+		found, err := r.get(ctx, a, "/v1/orders/"+outbound.Segment(d.OrderID), nil, &o)
+		if err != nil {
+			return false, err
+		}
+		if !found || o.ID != d.OrderID {
+			continue // skip an order that the store no longer has
+		}
+		observations, err := r.ofOrder(ctx, a, o)
+		if err != nil {
+			return false, err
+		}
+		if len(observations) > 0 {
+			last := &observations[len(observations)-1] // the one of the order
+			last.Refunds = append(last.Refunds, lost(d, o))
+		}
+		into.Observations = append(into.Observations, observations...)
+	}
+	return len(disputes.Items) == min(max(w.Limit, 1), historyPage), nil
 }
 
 // checkout refuses a quantity, because the store has none.

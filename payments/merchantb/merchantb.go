@@ -5,6 +5,10 @@
 // only to know which object it carries. The merchant of record may refund on its own: for a refund
 // its order is fetched.
 //
+// The store delivers nothing about a dispute that was lost, so reconcile reads those. For that the
+// access token needs the scope disputes:read; without it a payer whose bank took the money keeps what
+// they bought once.
+//
 // A checkout puts the account token into its metadata, which its order and subscription have as
 // well; that alone names who bought. The external id of a checkout becomes that of the customer
 // only if the address that the payer types is new: a customer found by its address keeps the

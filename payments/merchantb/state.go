@@ -74,6 +74,21 @@ type refund struct {
 	Dispute    json.RawMessage `json:"dispute"`
 }
 
+// dispute is one that the payer's bank decided, of which the store delivers nothing.
+type dispute struct {
+	ID         string     `json:"id"`
+	Amount     int64      `json:"amount"`
+	Tax        int64      `json:"tax_amount"`
+	OrderID    string     `json:"order_id"`
+	CreatedAt  stamp.Time `json:"created_at"`
+	ModifiedAt stamp.Time `json:"modified_at"`
+}
+
+// decided is when the status of a dispute changed last.
+func (d dispute) decided() payments.Instant {
+	return cmp.Or(d.ModifiedAt.Instant(), d.CreatedAt.Instant())
+}
+
 func (r refund) disputed() bool { return len(r.Dispute) > 0 && string(r.Dispute) != "null" }
 
 type checkout struct {
@@ -203,6 +218,14 @@ func sum(o order) payments.Refund {
 	return payments.Refund{
 		ID: "refunds", ChargeID: o.ID, At: o.ModifiedAt.Instant(), AmountMinor: amount,
 		Full: o.Status == "refunded" || o.Total > 0 && amount >= o.Total, Reversed: o.Refunded == 0 && o.Status != "refunded",
+	}
+}
+
+// lost maps a dispute that was lost.
+func lost(d dispute, o order) payments.Refund {
+	return payments.Refund{
+		ID: d.ID, ChargeID: o.ID, Version: stamp.Version(d.ModifiedAt, d.CreatedAt), At: d.decided(),
+		AmountMinor: d.Amount + d.Tax, Full: d.Amount+d.Tax >= o.Total, Chargeback: true,
 	}
 }
 

@@ -207,6 +207,38 @@ func TestMissedWebhooksAreInTheHistory(t *testing.T) {
 	book.Want(once, payments.KindConsumable, payments.StatusActive)
 }
 
+// TestLostDisputesAreInTheHistory: the merchant tells nobody that a dispute was lost, and may decide
+// one that began months ago. A token that may not read disputes keeps nothing else from being read.
+func TestLostDisputesAreInTheHistory(t *testing.T) {
+	clock, store, rail, book := world(t)
+	id, _ := store.Subscribe(pro)
+	once, _ := store.Buy(coins)
+	kept, _ := store.Buy(coins)
+	clock.Advance(100 * day)
+	w := payments.Window{Since: payments.At(clock.Now().Add(-day)), Until: payments.At(clock.Now().Add(time.Minute)), Limit: 2}
+	store.LoseDispute(kept, 90*day)
+	clock.Advance(2 * day) // it was lost before the window of the next run
+	w.Since, w.Until = payments.At(clock.Now().Add(-day)), payments.At(clock.Now().Add(time.Minute))
+	store.LoseDispute(id, 90*day)
+	store.LoseDispute(once, 0)
+	denied := merchantb.New(merchantb.Options{HTTP: script.Client(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/disputes/" {
+			script.Reply(w, http.StatusForbidden, script.Object{"error": "insufficient_scope"})
+			return
+		}
+		store.ServeHTTP(w, r)
+	}))})
+	if history(t, denied, book, w); book.Len() != 0 {
+		t.Errorf("%d purchases were found without disputes, want none", book.Len())
+	}
+	history(t, rail, book, w)
+	book.Want(id, sub, payments.StatusRevoked)
+	book.Want(once, payments.KindConsumable, payments.StatusRevoked)
+	if book.Len() != 2 {
+		t.Errorf("%d purchases were found, want the two whose disputes were lost in the window", book.Len())
+	}
+}
+
 // history reads a window to its end and returns how many pages it has.
 func history(t *testing.T, rail payments.Rail, book *railtest.Book, w payments.Window) (pages int) {
 	t.Helper()
@@ -257,8 +289,8 @@ func TestPageOfTheHistoryIsSmall(t *testing.T) {
 		store.Subscribe(pro)
 	}
 	pages := history(t, rail, book, payments.Window{Since: since, Until: payments.At(clock.Now().Add(time.Minute)), Limit: 200})
-	if calls := store.Calls(); pages != 4 || calls != 50+pages || book.Len() != 50 {
-		t.Errorf("%d calls for %d pages with %d purchases, want 54 for 4 with 50", calls, pages, book.Len())
+	if calls := store.Calls(); pages != 5 || calls != 50+pages || book.Len() != 50 {
+		t.Errorf("%d calls for %d pages with %d purchases, want 55 for 5 with 50", calls, pages, book.Len())
 	}
 }
 

@@ -307,6 +307,16 @@ func (s *Store) Dispute(purchase string) []script.Delivery {
 	return s.refund(purchase, 0, script.Object{"status": "lost"}, "succeeded")
 }
 
+// LoseDispute decides a dispute over the newest order for the payer, of which the merchant delivers
+// nothing. The dispute began some time ago.
+func (s *Store) LoseDispute(purchase string, ago time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.newest(purchase)
+	d := s.put("dispute", script.Object{"status": "lost", "amount": o["total_amount"], "tax_amount": 0, "order_id": o["id"]})
+	d["created_at"] = stampOf(s.now().Add(-ago))
+}
+
 func (s *Store) refund(purchase string, amount int64, dispute any, status string) []script.Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,7 +381,7 @@ func (s *Store) list(w http.ResponseWriter, kind string, r *http.Request) {
 	for _, id := range slices.Backward(s.order) {
 		o := s.objects[id]
 		match := o["kind"] == kind
-		for _, name := range []string{"customer_id", "checkout_id", "order_id"} {
+		for _, name := range []string{"customer_id", "checkout_id", "order_id", "status"} {
 			match = match && (!q.Has(name) || o[name] == q.Get(name))
 		}
 		if match {
