@@ -2,6 +2,7 @@ package support
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -33,9 +34,9 @@ type Config struct {
 	// is none.
 	Listen Listen
 	// ReplyTemplate returns the name of the email template of a reply, such as one in the language
-	// of the thread's metadata; nil or "" sends plain text. The template is executed with a
-	// [ReplyData].
-	ReplyTemplate func(Thread) string
+	// of the thread's user; nil or "" sends plain text. It is called in the transaction of the
+	// reply, and an error refuses the reply. The template is executed with a [ReplyData].
+	ReplyTemplate func(ctx context.Context, thread Thread) (name string, err error)
 	// Database is the name of the database binding of the threads, by default "DB".
 	Database string
 	// BasePath is the path prefix of the routes, by default "/support".

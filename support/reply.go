@@ -168,7 +168,11 @@ func (s *Support) mail(ctx context.Context, t Thread, a Reply, address string, m
 		message.Headers["Auto-Submitted"] = "auto-replied"
 	}
 	if s.cfg.ReplyTemplate != nil {
-		if name := s.cfg.ReplyTemplate(t); name != "" {
+		name, err := s.cfg.ReplyTemplate(ctx, t)
+		if err != nil {
+			return err
+		}
+		if name != "" {
 			message.Template, message.Data = name, ReplyData{Subject: message.Subject, Message: m.Text, Thread: t}
 			message.Subject, message.Text, message.HTML = "", "", ""
 		}

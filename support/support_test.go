@@ -1,18 +1,23 @@
 package support_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/support"
@@ -304,6 +309,51 @@ func TestEmailJobMeansTheEmailChannel(t *testing.T) {
 		shown, err := k.Support().Ticket(t.Context(), ada, ticket.ID)
 		if err != nil || len(shown.Messages) != 4 || shown.Messages[1].Text != "By mail." {
 			t.Errorf("the user sees %+v, %v", shown.Messages, err)
+		}
+	})
+}
+
+// TestReplyInTheLanguageOfTheUser chooses the template by a read in the transaction of the reply.
+func TestReplyInTheLanguageOfTheUser(t *testing.T) {
+	templates := fstest.MapFS{"reply.de.txt": {Data: []byte(`{{define "subject"}}AW: {{.Thread.Subject}}{{end}}Guten Tag: {{.Message}}`)}}
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		var k *kittest.Kit
+		broken := errors.New("no language")
+		k = kittest.New(t, kit.WithDatabase(db), kit.WithAuth(auth.Config{}),
+			kit.WithEmail(email.Config{From: "Acme <hello@acme.example>", Templates: templates}),
+			kit.WithSupport(support.Config{ReplyTemplate: func(ctx context.Context, thread support.Thread) (string, error) {
+				u, err := k.Auth().User(ctx, *thread.UserID)
+				if err == nil && u.Name == "broken" {
+					err = broken
+				}
+				if err != nil || u.Name != "Deutsch" {
+					return "", err
+				}
+				return "reply.de", nil
+			}}))
+		for name, want := range map[string]string{"Deutsch": "Guten Tag: Open it.", "English": "Open it.", "broken": ""} {
+			address := name + "@example.org"
+			u, err := k.Auth().CreateUser(t.Context(), auth.NewUser{Email: address, EmailVerified: true, Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ticket, _, err := k.Support().Submit(t.Context(), support.Feedback{UserID: u.ID, Message: "The door does not open."})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = k.Support().Reply(t.Context(), support.Reply{ThreadID: ticket.ID, Message: "Open it."})
+			if want == "" {
+				if !errors.Is(err, broken) {
+					t.Errorf("%s: %v", name, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := k.LastMail(address); m.Text != want {
+				t.Errorf("%s: %q, want %q", name, m.Text, want)
+			}
 		}
 	})
 }

@@ -2,6 +2,7 @@ package testers
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -36,9 +37,10 @@ type Config struct {
 	// button: then programs that follow links trigger them too.
 	ActOnGet bool
 	// MailTemplate returns the name of the email template of a mail, such as one in the tester's
-	// language; nil or "" sends the built-in text. The template is executed with a [MailData]; its
-	// text must contain OptOut.
-	MailTemplate func(MailKind, Member) string
+	// language; nil or "" sends the built-in text. It is called in the transaction that queues the
+	// mail, and an error refuses the mail. The template is executed with a [MailData]; its text
+	// must contain OptOut.
+	MailTemplate func(ctx context.Context, kind MailKind, member Member) (name string, err error)
 	// Pages is the template of the pages of the links; nil is the built-in one. It is executed with
 	// a [Page]. Pages may not have scripts.
 	Pages *template.Template

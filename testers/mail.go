@@ -43,7 +43,9 @@ func (t *Testers) send(ctx context.Context, c Cohort, m *Member, kind MailKind, 
 	}
 	message := email.Message{To: m.Email, Category: email.CategoryList, UserID: m.user, Quota: Name, Unsubscribe: data.OptOut}
 	if t.cfg.MailTemplate != nil {
-		message.Template = t.cfg.MailTemplate(kind, *m)
+		if message.Template, err = t.cfg.MailTemplate(ctx, kind, *m); err != nil {
+			return err
+		}
 	}
 	if message.Template == "" {
 		message.Subject, message.Text = builtInMail(data)

@@ -181,14 +181,14 @@ func TestOwnPagesAndMails(t *testing.T) {
 		"invite.txt": {Data: []byte(`{{define "subject"}}Einladung zu {{.Cohort}}{{end}}` + "Hallo {{.Name}}, testest du {{.Cohort}}?\n{{.Link}}\nAbmelden: {{.OptOut}}\n")},
 		"trap.txt":   {Data: []byte(`{{define "subject"}}Ohne Ausgang{{end}}` + "Hallo {{.Name}}: {{.Link}}\n")},
 	}
-	cfg := testers.Config{Pages: pages, MailTemplate: func(kind testers.MailKind, m testers.Member) string {
+	cfg := testers.Config{Pages: pages, MailTemplate: func(_ context.Context, kind testers.MailKind, m testers.Member) (string, error) {
 		switch {
 		case kind == testers.MailInvite && strings.HasPrefix(m.Email, "trap"):
-			return "trap"
+			return "trap", nil
 		case kind == testers.MailInvite:
-			return "invite"
+			return "invite", nil
 		}
-		return "" // the built-in text
+		return "", nil // the built-in text
 	}}
 	cfg.CohortDefaults.StoreURL = storeURL
 	k := kittest.New(t, kit.WithAudit(audit.Config{}), kit.WithTesters(cfg), kit.WithMasterKeys(masterKeys),

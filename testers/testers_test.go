@@ -555,11 +555,11 @@ func TestMissedPassesAreMadeUpFor(t *testing.T) {
 func TestAPassGoesOnBehindACohortThatFails(t *testing.T) {
 	k := compose(t, testers.Config{
 		Cohorts: []testers.CohortConfig{{ID: "a"}, {ID: "b"}}, Nudges: testers.Nudges{Auto: true},
-		MailTemplate: func(kind testers.MailKind, _ testers.Member) string {
+		MailTemplate: func(_ context.Context, kind testers.MailKind, _ testers.Member) (string, error) {
 			if kind == testers.MailConfirm {
-				return "gone"
+				return "gone", nil
 			}
-			return ""
+			return "", nil
 		},
 	})
 	if _, err := k.Testers().Invite(t.Context(), "a", []testers.Tester{{Email: "ada@example.com"}}); err != nil {
