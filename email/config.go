@@ -23,7 +23,13 @@ type Config struct {
 	ReturnPath string
 	// Providers are tried in order; required in production.
 	Providers []Provider
-	// Templates holds NAME.txt and NAME.html; see [Email.Preview].
+	// Templates holds the templates of mails: NAME.txt, of text/template, NAME.html, of
+	// html/template, or both. One of them contains the subject, {{define "subject"}}…{{end}}; the
+	// rest of NAME.txt is the text. A template in a folder has its name: de/welcome.txt is
+	// "de/welcome". Files whose name begins with _ define parts for the templates of their folder
+	// and of those below; embed needs the prefix all: for them. {{unsubscribe}} is the link to
+	// unsubscribe. A key that a map does not have refuses the mail. [Email.Preview] executes a
+	// template.
 	Templates fs.FS
 	// DKIM lists the signatures of each message, at most 4.
 	DKIM []DKIM

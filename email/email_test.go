@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,6 +113,29 @@ func TestIdempotencyKeyTogether(t *testing.T) {
 			t.Errorf("one key, %d jobs", len(seen))
 		}
 	})
+}
+
+// TestTemplatesInTwoLanguages has a folder for each, with parts of the same names.
+func TestTemplatesInTwoLanguages(t *testing.T) {
+	files := fstest.MapFS{
+		"_brand.txt":      {Data: []byte(`{{define "brand"}}Acme{{end}}`)},
+		"en/_parts.txt":   {Data: []byte(`{{define "footer"}}Yours, {{template "brand"}}{{end}}`)},
+		"en/welcome.txt":  {Data: []byte(`{{define "subject"}}Welcome{{end}}Hello {{.}}. {{template "footer"}}`)},
+		"de/_parts.txt":   {Data: []byte(`{{define "footer"}}Grüße von {{template "brand"}}{{end}}`)},
+		"de/welcome.txt":  {Data: []byte(`{{define "subject"}}Willkommen{{end}}Hallo {{.}}. {{template "footer"}}`)},
+		"de/at/reset.txt": {Data: []byte(`{{define "subject"}}Servus{{end}}Servus {{.}}. {{template "footer"}}`)},
+	}
+	s := open(t, databasetest.Memory(t), email.Config{Templates: files})
+	for name, want := range map[string]email.Content{
+		"en/welcome":  {Subject: "Welcome", Text: "Hello Ada. Yours, Acme"},
+		"de/welcome":  {Subject: "Willkommen", Text: "Hallo Ada. Grüße von Acme"},
+		"de/at/reset": {Subject: "Servus", Text: "Servus Ada. Grüße von Acme"},
+	} {
+		got, err := s.Preview(name, "Ada")
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+	}
 }
 
 func TestTemplates(t *testing.T) {
@@ -453,6 +477,8 @@ func TestAssembly(t *testing.T) {
 		"webhook":   {Webhooks: email.Webhooks{Resend: "whsec_!", MailPace: "x", SES: "arn:aws:sns:here"}},
 		"template":  {Templates: map2fs("a.txt", "no subject")},
 		"syntax":    {Templates: map2fs("a.txt", "{{")},
+		"missing":   {Templates: map2fs("a.txt", `{{define "subject"}}A{{end}}{{if .}}{{else}}{{template "footer"}}{{end}}`)},
+		"in HTML":   {Templates: map2fs("a.html", `{{define "subject"}}A{{end}}{{range .}}{{template "footer"}}{{end}}`)},
 	} {
 		_, err := email.New(capabilitytest.NewHost(t, databasetest.Memory(t)), cfg, email.Peers{})
 		if fault := new(capability.Fault); !errors.As(err, &fault) {

@@ -7,8 +7,10 @@ import (
 	htmltemplate "html/template"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	texttemplate "text/template"
+	"text/template/parse"
 	"unicode/utf8"
 )
 
@@ -26,15 +28,14 @@ type templates map[string]mailTemplate
 // message, until the message is composed.
 const unsubscribeMark = "https://unsubscribe.invalid/kit"
 
-// parseTemplates parses NAME.txt and NAME.html of a directory. Files whose name begins with an
-// underscore are shared by all templates. One of the two files of a mail defines "subject". The
-// function unsubscribe returns the unsubscribe link.
+// parseTemplates parses the files of [Config.Templates].
 func parseTemplates(files fs.FS) (templates, error) {
 	parsed := templates{}
 	if files == nil {
 		return parsed, nil
 	}
-	texts, htmls, sharedText, sharedHTML := map[string]string{}, map[string]string{}, "", ""
+	texts, htmls := map[string]string{}, map[string]string{}
+	shared := map[string]string{} // by folder and kind, such as "de/.txt"
 	err := fs.WalkDir(files, ".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -43,12 +44,9 @@ func parseTemplates(files fs.FS) (templates, error) {
 		if err != nil {
 			return err
 		}
-		shared := strings.HasPrefix(path.Base(file), "_")
 		switch name, kind := strings.TrimSuffix(file, path.Ext(file)), path.Ext(file); {
-		case kind == ".txt" && shared:
-			sharedText += string(content)
-		case kind == ".html" && shared:
-			sharedHTML += string(content)
+		case strings.HasPrefix(path.Base(file), "_"):
+			shared[path.Join(path.Dir(file), kind)] += string(content)
 		case kind == ".txt":
 			texts[name] = string(content)
 		case kind == ".html":
@@ -63,16 +61,17 @@ func parseTemplates(files fs.FS) (templates, error) {
 	}
 	for name, source := range texts {
 		t := mailTemplate{body: true}
-		t.text, err = newText(name).Parse(sharedText + source)
+		t.text, err = newText(name).Parse(sharedWith(shared, name, ".txt") + source)
 		faults = append(faults, err)
 		parsed[name] = t
 	}
 	for name, source := range htmls {
 		t := parsed[name]
-		t.html, err = htmltemplate.New(name).Option("missingkey=error").Funcs(functions).Parse(sharedHTML + source)
+		source = sharedWith(shared, name, ".html") + source
+		t.html, err = htmltemplate.New(name).Option("missingkey=error").Funcs(functions).Parse(source)
 		faults = append(faults, err)
 		if t.text == nil { // the subject is text, even if the HTML file defines it
-			t.text, err = newText(name).Parse(sharedHTML + source)
+			t.text, err = newText(name).Parse(source)
 			faults = append(faults, err)
 		}
 		parsed[name] = t
@@ -84,8 +83,76 @@ func parseTemplates(files fs.FS) (templates, error) {
 		if t.text.Lookup("subject") == nil {
 			faults = append(faults, fmt.Errorf(`template %s: no {{define "subject"}}`, name))
 		}
+		for _, missing := range t.missing() {
+			faults = append(faults, fmt.Errorf("template %s: it includes %q, which no file of its folder or of one above defines", name, missing))
+		}
 	}
 	return parsed, errors.Join(faults...)
+}
+
+// sharedWith returns the shared files of the folder of a template and of those above, outermost
+// first.
+func sharedWith(shared map[string]string, name, kind string) string {
+	dir := path.Dir(name)
+	own := shared[path.Join(dir, kind)]
+	if dir == "." {
+		return own
+	}
+	return sharedWith(shared, dir, kind) + own
+}
+
+// missing returns the names of templates that are included but not defined, which would otherwise
+// fail only when a mail is sent.
+func (t mailTemplate) missing() (names []string) {
+	trees := map[string]*parse.Tree{}
+	check := func() {
+		for _, tree := range trees {
+			names = append(names, undefined(trees, tree.Root)...)
+		}
+	}
+	if t.body {
+		for _, part := range t.text.Templates() {
+			trees[part.Name()] = part.Tree
+		}
+		check()
+	}
+	if t.html != nil {
+		clear(trees)
+		for _, part := range t.html.Templates() {
+			trees[part.Name()] = part.Tree
+		}
+		check()
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// undefined returns the names of the templates that a node includes and that are not among trees.
+func undefined(trees map[string]*parse.Tree, node parse.Node) (names []string) {
+	branch := func(b *parse.BranchNode) []string {
+		names := undefined(trees, b.List)
+		if b.ElseList != nil {
+			names = append(names, undefined(trees, b.ElseList)...)
+		}
+		return names
+	}
+	switch n := node.(type) {
+	case *parse.ListNode:
+		for _, child := range n.Nodes {
+			names = append(names, undefined(trees, child)...)
+		}
+	case *parse.IfNode:
+		names = branch(&n.BranchNode)
+	case *parse.RangeNode:
+		names = branch(&n.BranchNode)
+	case *parse.WithNode:
+		names = branch(&n.BranchNode)
+	case *parse.TemplateNode:
+		if trees[n.Name] == nil {
+			names = []string{n.Name}
+		}
+	}
+	return names
 }
 
 // Preview executes a template with data and returns the content as it would be sent, except that
