@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/strictjson"
 	"github.com/kitbackend/kit/internal/wait"
 	"github.com/kitbackend/kit/secrets"
 )
@@ -170,8 +171,9 @@ type embeddingRequest struct {
 
 type embeddingResponse struct {
 	Data []struct {
-		Index     int       `json:"index"`
-		Embedding []float32 `json:"embedding"`
+		Index int `json:"index"`
+		// Embedding is decoded strictly: services write components that are not numbers as null.
+		Embedding json.RawMessage `json:"embedding"`
 	} `json:"data"`
 	Usage struct {
 		TotalTokens int64 `json:"total_tokens"`
@@ -238,10 +240,14 @@ func (r *remote) decode(response *http.Response, n int) ([][]float32, int64, err
 	}
 	vectors := make([][]float32, n)
 	for _, item := range body.Data {
-		if item.Index < 0 || item.Index >= n || vectors[item.Index] != nil || len(item.Embedding) != r.cfg.Dimensions {
+		var vector []float32
+		if err := strictjson.Decode(item.Embedding, &vector); err != nil {
+			return nil, 0, errors.New("the embedding service sent an embedding that is not a list of numbers")
+		}
+		if item.Index < 0 || item.Index >= n || vectors[item.Index] != nil || len(vector) != r.cfg.Dimensions {
 			return nil, 0, errors.New("the embedding service sent other embeddings than were asked for")
 		}
-		vectors[item.Index] = item.Embedding
+		vectors[item.Index] = vector
 	}
 	if len(body.Data) != n {
 		return nil, 0, errors.New("the embedding service sent too few embeddings")

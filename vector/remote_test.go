@@ -121,6 +121,10 @@ func TestRemote(t *testing.T) {
 			_, _ = io.WriteString(w, `{"data":[{"index":0,"embedding":[1,2,3]}]}`)
 			return true
 		}, 1},
+		"no number": {func(w http.ResponseWriter, _ []string) bool {
+			_, _ = io.WriteString(w, `{"data":[{"index":0,"embedding":[1,null]}]}`)
+			return true
+		}, 1},
 		"zero": {func(w http.ResponseWriter, _ []string) bool {
 			_, _ = io.WriteString(w, `{"data":[{"index":0,"embedding":[0,0]}]}`)
 			return true

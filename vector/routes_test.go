@@ -133,7 +133,7 @@ func TestHTTPRefuses(t *testing.T) {
 		six = append(six, object{"vector": []int{i, 1}, "model": "m"})
 	}
 	ada.Post("/vector/points/documents", object{"documents": six}).Want(413, "vector/quota_exceeded")
-	for _, body := range []string{`{}`, `{"documents":[]}`, `{"text":1}`, `{"vector":[1e39,1]}`, `{"vector":["a",1]}`, `{"vector":[NaN,1]}`, `{"vector":[0,0]}`,
+	for _, body := range []string{`{}`, `{"documents":[]}`, `{"text":1}`, `{"vector":[1e39,1]}`, `{"vector":["a",1]}`, `{"vector":[NaN,1]}`, `{"vector":[null,1]}`, `{"vector":[0,0]}`,
 		`{"text":"x","ownerId":"bob"}`, `{"documents":[{"id":"a","vector":[1,1]},{"id":"a","vector":[1,1]}]}`, `{"text":"x","documents":[{"text":"x"}]}`,
 		`{"text":"x","text":"y"}`, `{"documents":[` + strings.Repeat(`{"vector":[1,1]},`, 100) + `{"vector":[1,1]}]}`, `{"vector":[1,1],"metadata":{"":1}}`} {
 		ada.Post("/vector/angles/documents", body).Want(400, "kit/invalid_request")

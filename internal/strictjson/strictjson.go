@@ -1,6 +1,6 @@
 // Package strictjson decodes untrusted JSON: one value of valid UTF-8, no member twice, no member
-// the target does not name exactly, bounded depth and names. encoding/json alone lets duplicates
-// through and folds letter case. The check is one pass whose cost grows with the length of the
+// the target does not name exactly, no null in an array whose items cannot be null, bounded depth
+// and names. encoding/json alone lets duplicates through and folds letter case. The check is one pass whose cost grows with the length of the
 // input alone; a value that cannot fit the target is refused where it begins.
 package strictjson
 
@@ -210,6 +210,9 @@ func (w *walker) array(t reflect.Type, depth int) error {
 			return nil
 		}
 		w.way[depth] = mark{index: i}
+		if w.at < len(w.data) && w.data[w.at] == 'n' && !nullable(item) {
+			return w.mismatch(item)
+		}
 		if err := w.value(item, depth+1); err != nil {
 			return err
 		}
@@ -482,6 +485,20 @@ func shape(t reflect.Type) reflect.Type {
 		return text
 	default:
 		return t
+	}
+}
+
+// nullable reports whether null is a value of a type. encoding/json leaves any other item of an array
+// at zero: a client whose number is not one, which JavaScript writes as null, would store a zero.
+func nullable(t reflect.Type) bool {
+	if t == nil {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
+		return true
+	default:
+		return shape(t) == nil
 	}
 }
 

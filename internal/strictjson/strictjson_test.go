@@ -21,23 +21,28 @@ type embedded struct {
 
 type target struct {
 	embedded
-	Amount int64           `json:"amount"`
-	Ref    string          `json:"ref"`
-	Inner  *inner          `json:"inner"`
-	List   []inner         `json:"list"`
-	Map    map[string]int  `json:"map"`
-	Free   json.RawMessage `json:"free"`
-	Hidden string          `json:"-"`
+	Amount int64             `json:"amount"`
+	Ref    string            `json:"ref"`
+	Inner  *inner            `json:"inner"`
+	List   []inner           `json:"list"`
+	Map    map[string]int    `json:"map"`
+	Free   json.RawMessage   `json:"free"`
+	Vector []float32         `json:"vector"`
+	Maybe  []*int            `json:"maybe"`
+	Any    []any             `json:"any"`
+	Raw    []json.RawMessage `json:"raw"`
+	Hidden string            `json:"-"`
 }
 
 func TestDecodeAccepts(t *testing.T) {
 	var got target
 	err := strictjson.Decode([]byte(` {"amount": 9007199254740993, "ref":"a","inner":{"name":"x"},
-		"list":[{"name":"y"}],"map":{"k":1},"free":{"Any":[1]},"shared":"s"} `), &got)
+		"list":[{"name":"y"}],"map":{"k":1},"free":{"Any":[1]},"shared":"s",
+		"vector":null,"maybe":[null],"any":[null],"raw":[null]} `), &got)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := target{embedded{"s"}, 9007199254740993, "a", &inner{"x"}, []inner{{"y"}}, map[string]int{"k": 1}, json.RawMessage(`{"Any":[1]}`), ""}
+	want := target{embedded{"s"}, 9007199254740993, "a", &inner{"x"}, []inner{{"y"}}, map[string]int{"k": 1}, json.RawMessage(`{"Any":[1]}`), nil, []*int{nil}, []any{nil}, []json.RawMessage{[]byte("null")}, ""}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(target{})); diff != "" {
 		t.Error(diff)
 	}
@@ -75,6 +80,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"leading zero":                {`{"amount":01}`, "not valid JSON"},
 		"bad escape":                  {`{"ref":"\x"}`, "not valid JSON"},
 		"control character":           {"{\"ref\":\"a\nb\"}", "not valid JSON"},
+		"null for a number":           {`{"vector":[1,null,0]}`, `"vector[1]" must be a number`},
+		"null for an object":          {`{"list":[ null]}`, `"list[0]" must be an object`},
 		"trailing comma":              {`{"amount":1,}`, "not valid JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
