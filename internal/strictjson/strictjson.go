@@ -1,7 +1,8 @@
 // Package strictjson decodes untrusted JSON: one value of valid UTF-8, no member twice, no member
 // the target does not name exactly, no null in an array whose items cannot be null, bounded depth
-// and names. encoding/json alone lets duplicates through and folds letter case. The check is one pass whose cost grows with the length of the
-// input alone; a value that cannot fit the target is refused where it begins.
+// and names. encoding/json alone lets duplicates through and folds letter case. The check is one
+// pass whose cost grows with the length of the input alone; a value that cannot fit the target is
+// refused where it begins.
 package strictjson
 
 import (
