@@ -36,7 +36,9 @@ type Hooks struct {
 	SessionEnded Hook[SessionEnded]
 	// EntitlementsChanged runs when the entitlements of a subject change.
 	EntitlementsChanged Hook[EntitlementsChanged]
-	// MatchStarted runs when a multiplayer session has the players it needs and begins.
+	// MatchStarted runs when a multiplayer session has the players it needs and begins. A refusal
+	// ends a match that matchmaking made, as match_failed with its code; after any other error that
+	// match is tried again.
 	MatchStarted Hook[MatchStarted]
 	// MatchEnded runs when a multiplayer session is resolved or abandoned.
 	MatchEnded Hook[MatchEnded]

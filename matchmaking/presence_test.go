@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
@@ -217,6 +219,40 @@ func TestPresenceHearsOfAMatchThatFailed(t *testing.T) {
 		if diff := cmp.Diff(frame{Type: "match_failed", GameKey: "table", Code: "kit/internal"}, e.next("match_failed")); diff != "" {
 			t.Error(diff)
 		}
+	}
+}
+
+// TestHookEndsAMatch checks that a refusal of a function of MatchStarted ends a match for all of its
+// players, and that after another error the match is tried again.
+func TestHookEndsAMatch(t *testing.T) {
+	r := newRig(t, matchmaking.Config{Games: games()})
+	var refuse error = capability.NewError(409, "arena/closed", "The arena is closed.")
+	r.Hooks().MatchStarted.In(func(context.Context, hooks.MatchStarted) error { return refuse })
+	server := r.serve()
+	ada, _ := r.listen(server, "ada")
+	bob, _ := r.listen(server, "bob")
+	enqueue := func() {
+		for _, user := range []string{"ada", "bob"} {
+			r.ok(errorOf(r.Enqueue(ctx, "duel", "", user)))
+		}
+		r.step(5 * time.Second)
+	}
+	enqueue()
+	for _, e := range []*ear{ada, bob} {
+		if diff := cmp.Diff(frame{Type: "match_failed", GameKey: "duel", Code: "arena/closed"}, e.next("match_failed")); diff != "" {
+			t.Error(diff)
+		}
+	}
+	refuse = errors.New("not now")
+	enqueue()
+	if state := r.status("duel", "ada")[0].State; state != matchmaking.Forming {
+		t.Errorf("the match is %s after an error, want forming", state)
+	}
+	refuse = nil
+	r.step(time.Minute)
+	session := r.status("duel", "ada")[0].SessionID
+	if got := ada.next("match_found"); got.SessionID != session || session == "" {
+		t.Errorf("told of %q, the session is %q", got.SessionID, session)
 	}
 }
 
