@@ -380,6 +380,7 @@ func TestReadsSeek(t *testing.T) {
 			databasetest.Seeks(t, db, "", strings.TrimSuffix(find, ")"), "ios_store", 1000, 200)
 		}
 		databasetest.Seeks(t, db, "", payments.LapsedQuery, 1000, 200, 1, "g")
+		databasetest.Seeks(t, db, "", payments.RefundedQuery, "card_processor", 1000, 200, 1)
 		databasetest.Seeks(t, db, "", payments.CreditedQuery, "user", "u7", "erased:x", 200)
 	})
 }

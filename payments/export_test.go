@@ -7,10 +7,11 @@ var PurchasesQuery = purchasesQuery
 
 // The statements that a reconcile run reads with.
 const (
-	DueQuery    = dueQuery
-	OwedQuery   = owedQuery
-	FailedQuery = failedQuery
-	LapsedQuery = lapsedQuery
+	DueQuery      = dueQuery
+	OwedQuery     = owedQuery
+	FailedQuery   = failedQuery
+	LapsedQuery   = lapsedQuery
+	RefundedQuery = refundedQuery
 )
 
 // RecallQueries are the statements that make due what a clock put off.

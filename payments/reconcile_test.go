@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/payments"
 )
@@ -385,6 +387,44 @@ func TestRenewalWhoseWebhookWasLost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRenewalAfterARefund: a subscription whose newest period was refunded may be renewed. If the
+// webhook of that is lost, reconcile gives the payer what they paid for; it asks for sixty days after
+// the end of the refunded period.
+func TestRenewalAfterARefund(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		s := openWith(t, func(c *payments.Config) { c.Products[0].Credit = &payments.Credit{Currency: "coins", Amount: 100} }, kit.WithDatabase(db))
+		refunded := s.pro(android, "ada", "ada")
+		first := payments.Charge{ID: "first", At: s.in(0), Settled: true, AmountMinor: 100}
+		refunded.Charges, refunded.Refunds = []payments.Charge{first}, []payments.Refund{{ID: "r", ChargeID: "first", Full: true}}
+		s.deliver(android, message{ID: "d1", Observations: []payments.Observation{refunded}})
+		s.wantStatus(android, "ada", payments.StatusRefunded)
+		s.Clock.Advance(80 * day)
+		renewed := s.pro(android, "ada", "ada")
+		renewed.Version, renewed.Lifecycle.AccessUntil = 2, s.in(30*day)
+		renewed.Charges = []payments.Charge{{ID: "second", At: s.in(0), Settled: true, AmountMinor: 100}}
+		s.set(renewed)
+		reconcile := func() {
+			if _, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reconcile()
+		s.wantStatus(android, "ada", payments.StatusActive)
+		s.wantEntitled("ada", "pro", true)
+		if got := s.coins("ada"); got != 100 {
+			t.Errorf("%d coins, want those of the second period", got)
+		}
+		gone := s.pro(android, "bob", "bob")
+		gone.Charges, gone.Refunds = []payments.Charge{{ID: "b", Settled: true}}, []payments.Refund{{ID: "r", ChargeID: "b", Full: true}}
+		s.deliver(android, message{ID: "d2", Observations: []payments.Observation{gone}})
+		s.Clock.Advance(95 * day)
+		calls := s.calls
+		if reconcile(); s.calls != calls {
+			t.Errorf("%d calls, want none for a subscription that was refunded long ago", s.calls-calls)
+		}
+	})
 }
 
 // seedPurchases inserts subscriptions that nobody has looked at.

@@ -331,12 +331,25 @@ const dueQuery = `SELECT ` + purchaseColumns + ` FROM payments_purchase
 	WHERE changes_at <= $1 AND rail = $2 AND (changes_at, id) > ($4, $5) ORDER BY changes_at, id LIMIT $3`
 
 // unchecked lists what may still change at its rail and was not looked at since
-// an instant, longest ago first.
+// an instant, longest ago first: last those that were refunded and may be renewed.
 func (s store) unchecked(ctx context.Context, rail RailID, since Instant, limit int) ([]*row, error) {
-	return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase
+	list, err := database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase
 		WHERE rail = $1 AND checked_at < $2 AND status IN ('active', 'in_grace', 'on_hold', 'canceled', 'paused') AND kind = 'subscription'
 		ORDER BY checked_at, id LIMIT $3`, string(rail), int64(since), limit)
+	if err != nil || len(list) == limit {
+		return list, err
+	}
+	refunded, err := database.All(ctx, s.db, scanRow, refundedQuery, string(rail), int64(since), limit-len(list), int64(since-renewalAge))
+	return append(list, refunded...), err
 }
+
+// renewalAge is how long after a refunded period a renewal may come: rails try to charge for no
+// more than sixty days.
+const renewalAge = 60 * day
+
+const refundedQuery = `SELECT ` + purchaseColumns + ` FROM payments_purchase
+	WHERE rail = $1 AND checked_at < $2 AND status = 'refunded' AND kind = 'subscription' AND will_renew AND access_until > $4
+	ORDER BY checked_at, id LIMIT $3`
 
 // recall makes due what was put off, or looked at, beyond an instant, and returns how
 // many rows of each kind at most were found.
@@ -359,6 +372,9 @@ var recallQueries = []string{
 	`UPDATE payments_purchase SET checked_at = 0 WHERE id IN
 		(SELECT id FROM payments_purchase WHERE rail = $1 AND checked_at > $2 AND kind = 'subscription'
 			AND status IN ('active', 'in_grace', 'on_hold', 'canceled', 'paused') ORDER BY checked_at LIMIT $3)`,
+	`UPDATE payments_purchase SET checked_at = 0 WHERE id IN
+		(SELECT id FROM payments_purchase WHERE rail = $1 AND checked_at > $2 AND kind = 'subscription'
+			AND status = 'refunded' AND will_renew ORDER BY checked_at LIMIT $3)`,
 }
 
 func (s store) unacknowledged(ctx context.Context, rail RailID, after string, limit int) ([]*row, error) {
