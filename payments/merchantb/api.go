@@ -26,7 +26,9 @@ const (
 	// historyPage is small enough that the purchase of each entry can be fetched within the
 	// deadline of a call.
 	historyPage = 20
-	// disputeAge is how long banks take to decide a dispute at most.
+	// refundAge is how long after it was made a refund may fail, and disputeAge how long banks take to
+	// decide a dispute at most.
+	refundAge  = 60 * 24 * time.Hour
 	disputeAge = 180 * 24 * time.Hour
 )
 
@@ -233,14 +235,18 @@ func (r *rail) pastOrders(ctx context.Context, a payments.Access, w payments.Win
 	return len(orders.Items) == min(max(w.Limit, 1), historyPage), nil
 }
 
+// pastRefunds reads the refunds that were made or failed within the window.
 func (r *rail) pastRefunds(ctx context.Context, a payments.Access, w payments.Window, query url.Values, into *payments.HistoryPage) (more bool, err error) {
 	var refunds list[refund]
 	if _, err := r.get(ctx, a, "/v1/refunds/", query, &refunds); err != nil {
 		return false, err
 	}
 	for _, taken := range refunds.Items {
-		if taken.CreatedAt.Instant() < w.Since {
+		if taken.CreatedAt.Instant() < w.Since-payments.Instant(refundAge.Milliseconds()) {
 			return false, nil
+		}
+		if changed(taken.CreatedAt, taken.ModifiedAt) < w.Since {
+			continue
 		}
 		observations, err := r.ofRefund(ctx, a, taken, stamp.Time{})
 		if errors.Is(err, payments.ErrPurchaseNotFound) {
@@ -271,7 +277,7 @@ func (r *rail) pastDisputes(ctx context.Context, a payments.Access, w payments.W
 		if d.CreatedAt.Instant() < w.Since-payments.Instant(disputeAge.Milliseconds()) {
 			return false, nil
 		}
-		if d.decided() < w.Since {
+		if changed(d.CreatedAt, d.ModifiedAt) < w.Since {
 			continue
 		}
 		var o order

@@ -84,11 +84,6 @@ type dispute struct {
 	ModifiedAt stamp.Time `json:"modified_at"`
 }
 
-// decided is when the status of a dispute changed last.
-func (d dispute) decided() payments.Instant {
-	return cmp.Or(d.ModifiedAt.Instant(), d.CreatedAt.Instant())
-}
-
 func (r refund) disputed() bool { return len(r.Dispute) > 0 && string(r.Dispute) != "null" }
 
 type checkout struct {
@@ -221,10 +216,15 @@ func sum(o order) payments.Refund {
 	}
 }
 
+// changed is when an entry that was made at a time changed last.
+func changed(made, modified stamp.Time) payments.Instant {
+	return cmp.Or(modified.Instant(), made.Instant())
+}
+
 // lost maps a dispute that was lost.
 func lost(d dispute, o order) payments.Refund {
 	return payments.Refund{
-		ID: d.ID, ChargeID: o.ID, Version: stamp.Version(d.ModifiedAt, d.CreatedAt), At: d.decided(),
+		ID: d.ID, ChargeID: o.ID, Version: stamp.Version(d.ModifiedAt, d.CreatedAt), At: changed(d.CreatedAt, d.ModifiedAt),
 		AmountMinor: d.Amount + d.Tax, Full: d.Amount+d.Tax >= o.Total, Chargeback: true,
 	}
 }

@@ -207,6 +207,18 @@ func TestMissedWebhooksAreInTheHistory(t *testing.T) {
 	book.Want(once, payments.KindConsumable, payments.StatusActive)
 }
 
+// TestFailedRefundIsInTheHistory: a refund may fail weeks after it was made.
+func TestFailedRefundIsInTheHistory(t *testing.T) {
+	clock, store, rail, book := world(t)
+	id, out := store.Subscribe(pro)
+	book.Deliver(append(out, store.Refund(id, 0)...))
+	book.Want(id, sub, payments.StatusRefunded)
+	clock.Advance(20 * day)
+	store.FailRefund(id)
+	history(t, rail, book, payments.Window{Since: payments.At(clock.Now().Add(-day)), Until: payments.At(clock.Now().Add(time.Minute)), Limit: 2})
+	book.Want(id, sub, payments.StatusActive)
+}
+
 // TestLostDisputesAreInTheHistory: the merchant tells nobody that a dispute was lost, and may decide
 // one that began months ago. A token that may not read disputes keeps nothing else from being read.
 func TestLostDisputesAreInTheHistory(t *testing.T) {
