@@ -243,6 +243,9 @@ func (k *Kit) Rewrap(ctx context.Context) (changed int, err error) {
 			err = errors.Join(err, fmt.Errorf("%s: %w", c.Name, failed))
 		}
 	}
+	if err == nil {
+		err = k.rewrapFingerprint(ctx)
+	}
 	return changed, err
 }
 

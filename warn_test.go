@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http/httptest"
@@ -12,10 +13,12 @@ import (
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/secrets"
 )
 
 // warned counts the warnings that hold a text.
@@ -74,25 +77,67 @@ func TestServeWarnsWhereTheDefaultBaseURLLeadsElsewhere(t *testing.T) {
 	}
 }
 
+// masterKeys returns the option of the master keys with these letters as ids, the first one first.
+func masterKeys(letters string) kit.Option {
+	var keys []string
+	for _, letter := range letters {
+		keys = append(keys, string(letter)+":"+base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(letter)}, 32)))
+	}
+	return kit.WithMasterKeys(func(context.Context) (string, error) { return strings.Join(keys, ","), nil })
+}
+
 func TestWarnsOfOtherMasterKeysOnTheSameDatabase(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		start := func(letters string) int {
-			var log bytes.Buffer
-			var keys []string
-			for _, letter := range letters {
-				keys = append(keys, string(letter)+":"+base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(letter)}, 32)))
-			}
-			source := func(context.Context) (string, error) { return strings.Join(keys, ","), nil }
-			kittest.New(t, append(everything(), kit.WithDatabase(db), kit.WithMasterKeys(source), intoBuffer(&log))...)
-			return warned(&log, "kit_master_key")
-		}
 		for _, step := range []struct {
-			keys string
-			want int
-		}{{"a", 0}, {"b", 1}, {"ba", 0}, {"b", 0}, {"a", 1}} {
-			if n := start(step.keys); n != step.want {
+			keys   string
+			rewrap bool
+			want   int
+		}{
+			{"a", false, 0}, {"b", false, 1},
+			{"ba", false, 0}, {"b", false, 1}, {"a", false, 0}, // what was sealed under a is still under a
+			{"ba", true, 0}, {"b", false, 0}, {"a", false, 1},
+		} {
+			var log bytes.Buffer
+			k := kittest.New(t, append(everything(), kit.WithDatabase(db), masterKeys(step.keys), intoBuffer(&log))...)
+			if n := warned(&log, "kit_master_key"); n != step.want {
 				t.Errorf("keys %s: %d warnings, want %d", step.keys, n, step.want)
 			}
+			if step.rewrap {
+				if _, err := k.Rewrap(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+func TestProductionRefusesTheMasterKeysOfAnotherDatabase(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		start := func(keys string) error {
+			k, err := kit.New(kit.WithEnvironment("production"), kit.WithBaseURL("https://app.example.com"), kit.WithDatabase(db),
+				kit.WithSecrets(secrets.Config{}), masterKeys(keys), kit.WithLogger(slog.New(slog.DiscardHandler)))
+			if err != nil {
+				return err
+			}
+			return k.Close(t.Context())
+		}
+		if err := start("a"); err != nil {
+			t.Fatal(err)
+		}
+		fault := new(capability.Fault)
+		if err := start("b"); !errors.As(err, &fault) || fault.Key != "KIT_MASTER_KEYS" || !strings.Contains(fault.Fix, "kit_master_key") {
+			t.Errorf("other keys start with %v", err)
+		}
+		for _, keys := range []string{"ab", "ba", "a"} {
+			if err := start(keys); err != nil {
+				t.Errorf("keys %s: %v", keys, err)
+			}
+		}
+		if _, err := db.Exec(t.Context(), "DELETE FROM kit_master_key"); err != nil {
+			t.Fatal(err)
+		}
+		if err := start("b"); err != nil {
+			t.Errorf("after the loss of a: %v", err)
 		}
 	})
 }
