@@ -87,6 +87,8 @@ type Kit struct {
 	// listeners are what Run serves in addition to the jobs, until its context ends.
 	listeners []func(context.Context) error
 	closed    atomic.Bool
+	// byHand is true if New has not migrated the databases.
+	byHand bool
 	// unmeter unregisters the gauges of telemetry.
 	unmeter func() error
 	// sealer is set once a capability has asked for the master keys.
@@ -152,7 +154,7 @@ func New(opts ...Option) (*Kit, error) {
 	if err := a.finish(); err != nil {
 		return nil, errors.Join(err, k.Close(context.Background()))
 	}
-	if o.skipMigrations {
+	if k.byHand = o.skipMigrations; k.byHand {
 		return k, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), migrationTimeout)

@@ -113,5 +113,6 @@ func WithMasterKeys(source func(context.Context) (string, error)) Option {
 	return func(o *options) { o.masterKeys = source }
 }
 
-// WithoutMigrations leaves the databases' schema to [Kit.Migrate].
+// WithoutMigrations leaves the databases' schema to [Kit.Migrate]; while migrations are missing,
+// [Kit.Run] and [Kit.Serve] fail.
 func WithoutMigrations() Option { return func(o *options) { o.skipMigrations = true } }

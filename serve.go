@@ -214,10 +214,13 @@ var ErrClosed = errors.New("kit: closed")
 // Run works on durable jobs and schedules until ctx ends, then stops gracefully: running jobs
 // finish or give their lease back. Any number of nodes may run on one database; each tick of a
 // schedule runs once. It returns [ErrClosed] after Close, and [database.ErrClosed] once a database
-// is closed.
+// is closed. With [WithoutMigrations] it returns a [capability.Fault] while migrations are missing.
 func (k *Kit) Run(ctx context.Context) error {
 	if k.closed.Load() {
 		return ErrClosed
+	}
+	if err := k.checkMigrated(ctx); err != nil && ctx.Err() == nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -236,6 +239,23 @@ func (k *Kit) Run(ctx context.Context) error {
 	}
 	wg.Wait()
 	return errors.Join(faults...)
+}
+
+// checkMigrated checks what New left to the application with [WithoutMigrations].
+func (k *Kit) checkMigrated(ctx context.Context) error {
+	if !k.byHand {
+		return nil
+	}
+	missing, err := k.PendingMigrations(ctx)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return &capability.Fault{Capability: ownName, Key: "migrations",
+			Reason: fmt.Sprintf("%d are missing, the first is %s", len(missing), missing[0]),
+			Fix:    "apply them with Kit.Migrate, or with the command migrate of kitcmd, before this version serves"}
+	}
+	return k.checkMasterKeys(ctx)
 }
 
 func (b *binding) run(ctx context.Context) error {

@@ -147,6 +147,28 @@ type restock struct {
 	Item int `json:"item"`
 }
 
+func TestRunRefusesASchemaThatIsNotMigrated(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k, err := kit.New(append(everything(), kit.WithDatabase(db), kit.WithoutMigrations())...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		fault := new(capability.Fault)
+		if err := k.Run(limited); !errors.As(err, &fault) || fault.Key != "migrations" || fault.Fix == "" {
+			t.Errorf("without its tables Run returns %v", err)
+		}
+		if err := k.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := errors.Join(k.Run(limited), k.Close(t.Context())); err != nil {
+			t.Errorf("with its tables Run returns %v", err)
+		}
+	})
+}
+
 func TestWorkflowDispatch(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef")
 	var ran []string
