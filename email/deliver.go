@@ -24,6 +24,9 @@ const (
 	attemptTime = 5 * time.Minute
 	// sendTime bounds a run, in which the message may have to wait for those before it.
 	sendTime = 30 * time.Minute
+	// unopenedPause is how long a message waits that was sealed under a master key which this node
+	// does not have, as while the keys are replaced.
+	unopenedPause = time.Minute
 )
 
 // errNoConnection is the error of a transport that did not attempt to deliver because none of its connections was free.
@@ -101,9 +104,17 @@ func (e *Email) start(ctx context.Context, jobID string, a *admission) (s start,
 	case d.attempts >= d.maxAttempts:
 		return s.ends(StateFailed, &Failure{Kind: FailureTemporary, Message: "the process ended in the last attempt"}), nil
 	}
-	s.message, err = e.sealer.Open(messageContext(jobID), d.sealed)
-	if err != nil {
-		return s.ends(StateFailed, &Failure{Kind: FailurePermanent, Message: "the message is gone or does not open with the master keys"}), nil
+	if len(d.sealed) == 0 {
+		return s.ends(StateFailed, &Failure{Kind: FailurePermanent, Message: "the message is gone"}), nil
+	}
+	if s.message, err = e.sealer.Open(messageContext(jobID), d.sealed); err != nil {
+		const reason = "the message does not open with the master keys of this node"
+		if e.host.Now().Sub(d.roundBeganAt) > e.cfg.Retry.GiveUpAfter {
+			return s.ends(StateFailed, &Failure{Kind: FailurePermanent, Message: reason}), nil
+		}
+		e.host.Log.WarnContext(ctx, "email: "+reason+", it waits for one that has the key", slog.String("job", jobID))
+		s.wait = unopenedPause
+		return s, nil
 	}
 	a.ask(e.chain, d.pinnedTo)
 	if a.down > 0 {

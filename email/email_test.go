@@ -492,13 +492,32 @@ func TestAssembly(t *testing.T) {
 	}
 }
 
+// TestMasterKeyLost checks that a message waits for a node that has its master key, and is given up
+// in the end.
 func TestMasterKeyLost(t *testing.T) {
 	db := databasetest.Memory(t)
 	s := open(t, db, email.Config{})
 	id := s.send(hello("ada@example.com"))
-	if _, err := db.Exec(t.Context(), `UPDATE email_message SET sealed = $1`, []byte("altered")); err != nil {
+	var sealed []byte
+	if err := db.QueryRow(t.Context(), `SELECT sealed FROM email_message`).Scan(&sealed); err != nil {
 		t.Fatal(err)
 	}
+	replace := func(sealed []byte) {
+		t.Helper()
+		if _, err := db.Exec(t.Context(), `UPDATE email_message SET sealed = $1 WHERE job_id = $2`, sealed, id); err != nil {
+			t.Fatal(err)
+		}
+		s.clock.Advance(time.Minute)
+		s.runJobs()
+	}
+	replace([]byte("altered"))
+	s.wantState(id, email.StateQueued)
+	replace(sealed)
+	s.wantState(id, email.StateSent)
+
+	id = s.send(hello("bob@example.com"))
+	replace([]byte("altered"))
+	s.clock.Advance(48 * time.Hour)
 	s.runJobs()
 	if job := s.wantState(id, email.StateFailed); !strings.Contains(string(job.LastError), "master keys") {
 		t.Errorf("%s", job.LastError)
