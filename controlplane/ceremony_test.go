@@ -1,10 +1,12 @@
 package controlplane_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -407,9 +409,12 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// TestBootstrap checks that the environment variable connects at first use, once.
+// TestBootstrap checks that the environment variable connects at first use, once, and that another
+// one is reported.
 func TestBootstrap(t *testing.T) {
 	db := databasetest.Memory(t)
+	var log bytes.Buffer
+	warnings := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	first, err := client.Generate("https://example.com/control-plane", "test", "https://console.example")
 	if err != nil {
 		t.Fatal(err)
@@ -423,20 +428,27 @@ func TestBootstrap(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := controlplanetest.New(t, db, controlplanetest.Options{
-		Config: controlplane.Config{Bootstrap: first.Bootstrap()}, Unconnected: true, Identity: &first, Clock: w.Clock,
+		Config: controlplane.Config{Bootstrap: first.Bootstrap()}, Unconnected: true, Identity: &first, Clock: w.Clock, Log: warnings,
 	})
 	wantRefusal(t, "an expired key stays expired", pings(again, first), invalid)
 	wantRefusal(t, "its successor", pings(again, second), "")
+	if log.Len() > 0 {
+		t.Errorf("the variable of this connection is reported:\n%s", &log)
+	}
 
 	other, err := client.Generate(first.Address, "test", first.Issuer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	changed := controlplanetest.New(t, db, controlplanetest.Options{
-		Config: controlplane.Config{Bootstrap: other.Bootstrap()}, Unconnected: true, Identity: &first, Clock: w.Clock,
+		Config: controlplane.Config{Bootstrap: other.Bootstrap()}, Unconnected: true, Identity: &first, Clock: w.Clock, Log: warnings,
 	})
 	wantRefusal(t, "another variable replaces nothing", pings(changed, other), invalid)
+	w.Clock.Advance(time.Minute)
 	wantRefusal(t, "the connection", pings(changed, second), "")
+	if n := strings.Count(log.String(), "Reset"); n != 1 {
+		t.Errorf("%d lines say that the variable is ignored, want 1:\n%s", n, &log)
+	}
 }
 
 // TestKeysPage checks that keys are paged like every list.

@@ -23,7 +23,9 @@ package controlplane
 import (
 	"context"
 	"embed"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
@@ -59,6 +61,8 @@ type ControlPlane struct {
 	register  *register
 	replay    replaySet
 	bootstrap *Connection
+	// compared is true once bootstrap has been compared with the connection that there is.
+	compared atomic.Bool
 	// audience is the address of the control plane; bodyBound are the routes whose credential must
 	// include a hash of the body.
 	audience  string
@@ -200,13 +204,34 @@ func (cp *ControlPlane) count(ctx context.Context, counts func(Key) bool) (int, 
 // variable, if set.
 func (cp *ControlPlane) read(ctx context.Context) (*snapshot, error) {
 	s, err := cp.readRows(ctx)
-	if err != nil || s.connection != nil || cp.bootstrap == nil {
+	if err != nil || cp.bootstrap == nil {
 		return s, err
+	}
+	if s.connection != nil {
+		return s, cp.reportIgnored(ctx)
 	}
 	if err := cp.connect(ctx, *cp.bootstrap, viaEnvironment); err != nil {
 		return nil, err
 	}
 	return cp.readRows(ctx)
+}
+
+// reportIgnored warns once if the environment variable names another connection than there is, as
+// after a lost or stolen key.
+func (cp *ControlPlane) reportIgnored(ctx context.Context) error {
+	if cp.compared.Load() {
+		return nil
+	}
+	err := cp.connected(ctx, *cp.bootstrap)
+	ignored := errors.Is(err, ErrConnected)
+	if err != nil && !ignored {
+		return err
+	}
+	if cp.compared.CompareAndSwap(false, true) && ignored {
+		cp.host.Log.WarnContext(ctx, "control-plane: KIT_CONTROL_PLANE_CONNECTION is ignored: the environment has another connection, "+
+			"whose keys are still valid; ControlPlane.Reset replaces it")
+	}
+	return nil
 }
 
 func (cp *ControlPlane) readRows(ctx context.Context) (*snapshot, error) {
