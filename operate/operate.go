@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/kitbackend/kit"
@@ -213,7 +214,13 @@ func (c *call) erasure() error {
 	return c.print(erasure)
 }
 
+// states are the states that a list of jobs can be restricted to.
+var states = []jobs.State{jobs.StateAvailable, jobs.StateRunning, jobs.StateCompleted, jobs.StateDiscarded, jobs.StateCancelled}
+
 func (c *call) jobs() error {
+	if c.state != "" && !slices.Contains(states, jobs.State(c.state)) {
+		return fmt.Errorf("there is no state %q: the states are %v", c.state, states)
+	}
 	list, err := c.k.ListJobs(c.ctx, jobs.Filter{Binding: c.binding, State: jobs.State(c.state)}, c.limit)
 	if err != nil {
 		return err

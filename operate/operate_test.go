@@ -93,6 +93,7 @@ func TestCommands(t *testing.T) {
 		refused("the commands are", "user", "rename", "ada")
 		refused("the commands are", "ledger", "credit", "ada")
 		refused("the commands are", "jobs", "list", "-all")
+		refused("discarded", "jobs", "list", "-state", "failed") // nothing is listed only if nothing is
 
 		items, err := k.Audit().ListEvents(t.Context(), audit.Filter{}, capability.NewPage(100, ""))
 		if err != nil {
