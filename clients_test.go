@@ -19,6 +19,7 @@ import (
 	"github.com/kitbackend/kit/auth/signin"
 	"github.com/kitbackend/kit/internal/npmtest"
 	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/ledger"
 )
 
 // TestClientIsCurrent makes the types of clients/ts anew from the golden document,
@@ -49,6 +50,29 @@ func TestClientIsCurrent(t *testing.T) {
 func TestTypesOfTheClient(t *testing.T) {
 	t.Parallel()
 	if text, err := compiled(t, "--noEmit", "clients/ts/test/types.ts").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// TestClientCompilesWithTheTypesOfAnApplication makes its types from the document of an application
+// that has neither games nor files.
+func TestClientCompilesWithTheTypesOfAnApplication(t *testing.T) {
+	t.Parallel()
+	coins := ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}
+	document, err := kittest.New(t, kit.WithLedger(coins)).OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS("clients/ts/src")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, string(document), folder, "openapi.json")
+	types := npmtest.Command(t, "openapi-typescript", filepath.Join(folder, "openapi.json"), "-o", filepath.Join(folder, "schema.ts"))
+	if text, err := types.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if text, err := compiled(t, "--noEmit", filepath.Join(folder, "index.ts")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

@@ -55,8 +55,8 @@ export class Session {
             if (!this.over)
                 reject(this.refusal ?? new KitError("network", "The connection of the session has ended."));
             else
-                this.client.post("/multiplayer/sessions/{id}/action", action.data, { path: { id: this.id }, idempotencyKey: action.id })
-                    .then(({ version }) => resolve(version), reject);
+                this.client.call("POST", "/multiplayer/sessions/{id}/action", action.data, { path: { id: this.id }, idempotencyKey: action.id })
+                    .then((changed) => resolve(changed.version), reject);
         }
         this.pending.clear();
     }

@@ -59,11 +59,11 @@ export class Upload {
         this.pause();
         const id = this.id ?? (await this.beginning?.catch(() => undefined));
         if (id !== undefined)
-            await this.client.post("/storage/{id}/abort", undefined, { path: { id } });
+            await this.client.call("POST", "/storage/{id}/abort", undefined, { path: { id } });
     }
     async begin() {
         const { path, contentType, visibility } = this.options;
-        const started = await this.client.post("/storage", {
+        const started = await this.client.call("POST", "/storage", {
             path: path ?? this.file.name ?? "upload",
             size: this.file.size,
             contentType: contentType ?? (this.file.type || "application/octet-stream"),

@@ -1,12 +1,15 @@
 import { Credential, type Credentials } from "./credential.js"
 import { KitError } from "./error.js"
 import { Presence, type PresenceEvent } from "./presence.js"
-import type { paths } from "./schema.js"
+import type { components, paths } from "./schema.js"
 import { Session, type SessionEvents } from "./session.js"
 import type { OnState } from "./socket.js"
 import { Upload, type UploadOptions } from "./upload.js"
 
 export type { Credentials, Tokens } from "./credential.js"
+
+/** A schema of the document; any if the application does not compose the capability that has it. */
+export type Schema<Name extends string> = components["schemas"] extends { [N in Name]: infer S } ? S : any
 
 type Method = "get" | "post" | "put" | "patch" | "delete"
 

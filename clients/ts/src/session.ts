@@ -1,10 +1,9 @@
-import { expand, type Client } from "./client.js"
+import { expand, type Client, type Schema } from "./client.js"
 import { KitError } from "./error.js"
-import type { components } from "./schema.js"
 import { Socket, type OnState } from "./socket.js"
 
 /** A game as a player sees it. */
-export type View = components["schemas"]["MultiplayerView"]
+export type View = Schema<"MultiplayerView">
 
 export interface SessionEvents {
   onView: (view: View) => void
@@ -69,8 +68,8 @@ export class Session {
   private settleAll(): void {
     for (const { action, resolve, reject } of this.pending.values()) {
       if (!this.over) reject(this.refusal ?? new KitError("network", "The connection of the session has ended."))
-      else this.client.post("/multiplayer/sessions/{id}/action", action.data, { path: { id: this.id }, idempotencyKey: action.id })
-        .then(({ version }) => resolve(version), reject)
+      else this.client.call("POST", "/multiplayer/sessions/{id}/action", action.data, { path: { id: this.id }, idempotencyKey: action.id })
+        .then((changed) => resolve((changed as { version: number }).version), reject)
     }
     this.pending.clear()
   }

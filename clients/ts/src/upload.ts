@@ -1,9 +1,8 @@
-import { pause, type Client } from "./client.js"
+import { pause, type Client, type Schema } from "./client.js"
 import { KitError } from "./error.js"
-import type { components } from "./schema.js"
 
-type StoredObject = components["schemas"]["StorageObject"]
-type Progress = components["schemas"]["StorageProgress"]
+type StoredObject = Schema<"StorageObject">
+type Progress = Schema<"StorageProgress">
 type Part = Progress["missing"][number]
 
 export interface UploadOptions {
@@ -78,17 +77,17 @@ export class Upload {
   async cancel(): Promise<void> {
     this.pause()
     const id = this.id ?? (await this.beginning?.catch(() => undefined))
-    if (id !== undefined) await this.client.post("/storage/{id}/abort", undefined, { path: { id } })
+    if (id !== undefined) await this.client.call("POST", "/storage/{id}/abort", undefined, { path: { id } })
   }
 
   private async begin(): Promise<string> {
     const { path, contentType, visibility } = this.options
-    const started = await this.client.post("/storage", {
+    const started = await this.client.call("POST", "/storage", {
       path: path ?? (this.file as File).name ?? "upload",
       size: this.file.size,
       contentType: contentType ?? (this.file.type || "application/octet-stream"),
       ...(visibility && { visibility }),
-    } as never)
+    })
     const { id } = (started as { object: StoredObject }).object
     await this.options.onBegun?.(id)
     return id
