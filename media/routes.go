@@ -16,7 +16,7 @@ func (m *Media) routes() []capability.Route {
 	return capability.Mount(m.cfg.BasePath,
 		capability.Route{Method: "POST", Path: "", Guard: user, MaxBody: smallBody,
 			Summary:  "Create an item and start its upload, or find it by its checksum.",
-			Refusals: []*capability.Error{storage.ErrQuotaExceeded, capability.ErrRateLimited},
+			Refusals: []*capability.Error{ErrUnsupportedType, storage.ErrQuotaExceeded, capability.ErrRateLimited},
 			Handle:   capability.JSON(201, m.postItem)},
 		capability.Route{Method: "GET", Path: "", Guard: user,
 			Summary: "The caller's items, the newest first.",

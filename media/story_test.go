@@ -273,6 +273,20 @@ func TestOnePixelAndWrongExtension(t *testing.T) {
 	}
 }
 
+// TestUploadsThatCannotEndWellDoNotBegin creates items in an application that takes pictures alone.
+func TestUploadsThatCannotEndWellDoNotBegin(t *testing.T) {
+	r := memory(t, media.Config{Kinds: []media.Kind{media.KindImage}, MaxImageBytes: 1000})
+	ada := r.k.User("ada")
+	ada.Post("/media", body{"filename": "a.mp4", "size": 10, "kind": "video"}).Want(415, "media/unsupported_type")
+	for _, declared := range []string{"", "image/png", "video/mp4"} {
+		ada.Post("/media", body{"filename": "a", "size": 1001, "contentType": declared}).Want(413, "kit/body_too_large")
+		ada.Post("/media", body{"filename": "a", "size": 1000, "contentType": declared}).Want(201, "")
+	}
+	if got := ada.Post("/media", body{"filename": "a\nb.png", "size": 10}).Want(400, "kit/invalid_request"); !strings.Contains(string(got.Body), "filename") {
+		t.Errorf("the refusal of a name: %s", got.Body)
+	}
+}
+
 func TestTheBytesDecideHowAnOriginalIsServed(t *testing.T) {
 	r := memory(t, media.Config{Kinds: []media.Kind{media.KindImage, media.KindOther}})
 	for _, declared := range []string{"", "text/plain", "video/mp4"} {

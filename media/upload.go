@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
@@ -22,8 +23,9 @@ const headSize = 1 << 20
 
 // Create creates an item and returns where a client sends its bytes; after the upload, call
 // [Media.Finalize]. If the owner has a ready item with the same checksum, Create returns that item
-// and creates nothing. Refuses with kit/invalid_request, kit/body_too_large, kit/rate_limited above
-// [MaxPending] and the refusals of storage's Start.
+// and creates nothing. Refuses with kit/invalid_request, kit/body_too_large, media/unsupported_type
+// for a Kind that is not configured, kit/rate_limited above [MaxPending] and the refusals of
+// storage's Start.
 func (m *Media) Create(ctx context.Context, n Upload) (Created, error) {
 	i, err := m.draft(n)
 	if err != nil {
@@ -99,6 +101,9 @@ func (m *Media) draft(n Upload) (i Item, err error) {
 	if err := capability.CheckText("filename", name, 1, MaxFilename); err != nil {
 		return i, err
 	}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return i, capability.ErrInvalidRequest.Saying("filename holds a control character.")
+	}
 	if err := capability.CheckText("caption", n.Caption, 0, MaxCaption); err != nil {
 		return i, err
 	}
@@ -116,6 +121,9 @@ func (m *Media) draft(n Upload) (i Item, err error) {
 	if err != nil {
 		return i, err
 	}
+	if n.Kind != "" && !slices.Contains(m.cfg.Kinds, n.Kind) {
+		return i, ErrUnsupportedType
+	}
 	kind := cmp.Or(n.Kind, kindOf(n.ContentType))
 	if most := m.most(kind); n.Size > most {
 		return i, capability.BodyOver(most).Saying("A file of this kind has at most %d bytes.", most)
@@ -124,9 +132,10 @@ func (m *Media) draft(n Upload) (i Item, err error) {
 		Filename: name, Size: n.Size, Caption: n.Caption, Derivatives: []Derivative{}, wanted: n.Kind}, nil
 }
 
-// most returns how many bytes a file of a kind may have.
+// most returns how many bytes a file of a kind may have. Before the kind is detected a file is a
+// picture if nothing else is taken.
 func (m *Media) most(kind Kind) int64 {
-	if kind == KindImage {
+	if kind == KindImage || !slices.ContainsFunc(m.cfg.Kinds, func(k Kind) bool { return k != KindImage }) {
 		return min(m.cfg.MaxImageBytes, m.cfg.MaxBytes)
 	}
 	return m.cfg.MaxBytes

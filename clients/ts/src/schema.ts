@@ -13966,7 +13966,7 @@ export interface operations {
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf"];
             413: components["responses"]["Refused413-KitBodyTooLarge-StorageQuotaExceeded"];
-            415: components["responses"]["Refused415-KitUnsupportedMediaType"];
+            415: components["responses"]["Refused415-KitUnsupportedMediaType-MediaUnsupportedType"];
             429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
