@@ -52,6 +52,9 @@ func TestStory(t *testing.T) {
 	if out := run("call", "-key", key, "get", "/control-plane/ping"); !strings.Contains(out, `"environment": "test"`) {
 		t.Error(out)
 	}
+	if _, err := invoke(t, "", "call", "-key", key, "GET", "/control-plane/manifest"); err == nil || !strings.Contains(err.Error(), `details {"scope":"manifest:read"}`) {
+		t.Errorf("a call without its scope: %v", err)
+	}
 	if out := run("manifest", "-key", key); !strings.Contains(out, "control-plane 1.0.0 · 5 control-plane routes") || !strings.Contains(out, "corsMaxAgeSeconds = 600") {
 		t.Error(out)
 	}

@@ -71,13 +71,20 @@ type Error struct {
 	// Code is domain/reason, such as controlplane/invalid_credential; empty if the response is not
 	// from the service.
 	Code, Message, RequestID string
+	// Details is JSON that the code defines, such as the scope that a credential lacks; nil if there
+	// is none.
+	Details json.RawMessage
 }
 
 func (e *Error) Error() string {
 	if e.Code == "" {
 		return fmt.Sprintf("client: HTTP status %d", e.Status)
 	}
-	return fmt.Sprintf("client: %s: %s (status %d, request %s)", e.Code, e.Message, e.Status, e.RequestID)
+	details := ""
+	if len(e.Details) > 0 {
+		details = ", details " + string(e.Details)
+	}
+	return fmt.Sprintf("client: %s: %s (status %d, request %s%s)", e.Code, e.Message, e.Status, e.RequestID, details)
 }
 
 // Call sends one request with a new credential that has the scopes. path is a path of the manifest,
