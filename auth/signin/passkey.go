@@ -327,7 +327,7 @@ func (l *library) deletePasskey(c *call) (any, error) {
 func passkeyName(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	if len(name) > passkey.MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, text.Misleads) {
-		return "", errValidation.Saying("name is text of at most %d bytes.", passkey.MaxName)
+		return "", errValidation.Saying("name is text of at most %d bytes, without control characters.", passkey.MaxName)
 	}
 	return name, nil
 }

@@ -119,7 +119,7 @@ func address(text string) (string, error) {
 // checkProfile refuses a name or image that is out of bounds, with VALIDATION_ERROR.
 func checkProfile(name, image string) error {
 	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, text.Misleads) {
-		return errValidation.Saying("name is text of at most %d bytes.", maxName)
+		return errValidation.Saying("name is text of at most %d bytes, without control characters.", maxName)
 	}
 	if len(image) > maxImage || !utf8.ValidString(image) || strings.ContainsFunc(image, unicode.IsControl) ||
 		image != "" && !strings.HasPrefix(image, "https://") && !strings.HasPrefix(image, "http://") && image[0] != '/' {

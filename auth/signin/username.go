@@ -65,7 +65,7 @@ func (l *library) lookedUp(text string) (string, error) {
 // VALIDATION_ERROR.
 func displayUsername(given string) (string, error) {
 	if len(given) > maxDisplayUsername || !utf8.ValidString(given) || strings.ContainsFunc(given, text.Misleads) {
-		return "", invalidField("displayUsername", fmt.Sprintf("is text of at most %d bytes", maxDisplayUsername))
+		return "", invalidField("displayUsername", fmt.Sprintf("is text of at most %d bytes, without control characters", maxDisplayUsername))
 	}
 	return given, nil
 }
