@@ -496,6 +496,7 @@ func TestEveryHookCanBeTold(t *testing.T) {
 		h.EntitlementsChanged.Fire(ctx, hooks.EntitlementsChanged{SubjectType: "organization", SubjectID: "o"}),
 		h.MatchStarted.Fire(ctx, hooks.MatchStarted{}), h.MatchEnded.Fire(ctx, hooks.MatchEnded{}), h.MailSuppressed.Fire(ctx, hooks.MailSuppressed{Address: "a"}),
 		h.MailUnsubscribed.Fire(ctx, hooks.MailSuppressed{Address: "a", UserID: "u"}), h.MediaReady.Fire(ctx, hooks.MediaReady{OwnerID: "u"}),
+		h.MediaDeleted.Fire(ctx, hooks.MediaDeleted{OwnerID: "u"}),
 		h.SupportReceived.Fire(ctx, hooks.SupportReceived{ThreadID: "t", UserID: "u"}),
 	} {
 		if err != nil {

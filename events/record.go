@@ -76,6 +76,8 @@ func subjects(event any) []string {
 		return list
 	case hooks.MediaReady:
 		return []string{v.OwnerID}
+	case hooks.MediaDeleted:
+		return []string{v.OwnerID}
 	case hooks.SupportReceived:
 		if v.UserID == "" {
 			return nil

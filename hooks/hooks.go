@@ -48,6 +48,9 @@ type Hooks struct {
 	MailUnsubscribed Hook[MailSuppressed]
 	// MediaReady runs when a media item has been processed.
 	MediaReady Hook[MediaReady]
+	// MediaDeleted runs when its owner or the application deletes a media item, in whatever state.
+	// The erasure of a user calls the Erase of every capability instead.
+	MediaDeleted Hook[MediaDeleted]
 	// SupportReceived runs when a message of a person, not of a program, is added to a thread.
 	SupportReceived Hook[SupportReceived]
 
@@ -94,6 +97,7 @@ func (h *Hooks) list() []named {
 		{"mail_suppressed", &h.MailSuppressed},
 		{"mail_unsubscribed", &h.MailUnsubscribed},
 		{"media_ready", &h.MediaReady},
+		{"media_deleted", &h.MediaDeleted},
 		{"support_received", &h.SupportReceived},
 	}
 }
@@ -187,6 +191,12 @@ type MailSuppressed struct {
 
 // MediaReady is the event of a media item whose derivatives can be read.
 type MediaReady struct {
+	OwnerID string `json:"ownerId"`
+	MediaID string `json:"mediaId"`
+}
+
+// MediaDeleted is the event of a media item that is gone with its files.
+type MediaDeleted struct {
 	OwnerID string `json:"ownerId"`
 	MediaID string `json:"mediaId"`
 }

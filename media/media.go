@@ -241,7 +241,10 @@ func (m *Media) Delete(ctx context.Context, ownerID, id string) error {
 		if _, err := m.store.remove(ctx, i.ID); err != nil {
 			return err
 		}
-		return m.record(ctx, "media/deleted", i)
+		if err := m.record(ctx, "media/deleted", i); err != nil {
+			return err
+		}
+		return m.hooks.MediaDeleted.Fire(ctx, hooks.MediaDeleted{OwnerID: i.OwnerID, MediaID: i.ID})
 	})
 }
 

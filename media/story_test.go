@@ -12,6 +12,7 @@ import (
 	"image/jpeg"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -401,6 +402,30 @@ func TestAHookRefusesAndTheItemIsTriedAgain(t *testing.T) {
 	if i := r.get("ada", i.ID); i.Status != "ready" || len(i.Derivatives) != 2 {
 		t.Errorf("want the item ready at the second try: %+v", i)
 	}
+}
+
+func TestAHookFollowsADeletionOrRefusesIt(t *testing.T) {
+	rigs(t, media.Config{}, func(t *testing.T, r *rig) {
+		kept, gone := r.process("ada", "a.png", pngOf(scene(64, 64, 1))), r.process("ada", "b.png", pngOf(scene(64, 64, 2)))
+		r.k.Hooks().MediaDeleted.In(func(_ context.Context, e hooks.MediaDeleted) error {
+			if e.MediaID == kept.ID {
+				return capability.NewError(409, "prints/ordered", "Somebody has ordered a print of it.")
+			}
+			return nil
+		})
+		var told []hooks.MediaDeleted
+		r.k.Hooks().MediaDeleted.After(func(_ context.Context, e hooks.MediaDeleted) { told = append(told, e) })
+		ada := r.k.User("ada")
+		r.k.User("bob").Do("DELETE", "/media/"+gone.ID, nil).Want(404, "media/not_found")
+		ada.Do("DELETE", "/media/"+gone.ID, nil).Want(204, "")
+		ada.Do("DELETE", "/media/"+kept.ID, nil).Want(409, "prints/ordered")
+		if want := []hooks.MediaDeleted{{OwnerID: "ada", MediaID: gone.ID}}; !slices.Equal(told, want) {
+			t.Errorf("told of %+v, want %+v", told, want)
+		}
+		if i := r.get("ada", kept.ID); i.Status != "ready" || len(r.fetch(i.Original.URL)) == 0 {
+			t.Errorf("the item whose deletion was refused: %+v", i)
+		}
+	})
 }
 
 func TestAFileThatKeepsFailingIsGivenUp(t *testing.T) {
