@@ -42,7 +42,8 @@ type GrantRequest struct {
 	Entitlement string
 	// ExpiresAt is in the future; the zero time means never.
 	ExpiresAt time.Time
-	// Reason is 1 to 500 bytes, for the audit trail.
+	// Reason is 1 to 500 bytes. It is kept with the grant until the user is erased, and is not in the
+	// audit trail.
 	Reason string
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/payments"
 )
 
@@ -252,6 +253,20 @@ func TestWebhookThatCannotBeWrittenWaitsInTheInbox(t *testing.T) {
 	s.wantEntitled("ada", "pro", true)
 	if n := s.health("failedWebhooks"); n != int64(0) {
 		t.Errorf("%v webhooks wait after all", n)
+	}
+}
+
+// TestRefusalOfAHookIsNoneOfTheStore: what a hook refuses is to be delivered again, whatever it is
+// refused with, and the store is not told why.
+func TestRefusalOfAHookIsNoneOfTheStore(t *testing.T) {
+	s := open(t)
+	s.Hooks().EntitlementsChanged.In(func(ctx context.Context, e hooks.EntitlementsChanged) error {
+		_, err := s.Ledger().Debit(ctx, ledger.Entry{UserID: e.SubjectID, Currency: "coins", Amount: 1, Ref: "fee"})
+		return err
+	})
+	s.post(ios, message{ID: "d1", Observations: []payments.Observation{s.pro(ios, "t1", "ada")}}).Want(503, "kit/unavailable")
+	if n := s.health("failedWebhooks"); n != int64(1) {
+		t.Errorf("%v webhooks wait, want the one", n)
 	}
 }
 

@@ -129,7 +129,11 @@ func (p *Payments) deliver(ctx context.Context, rail *rail, d Delivery, budget t
 		return p.apply(ctx, change, observations)
 	})
 	if err != nil {
-		return Received{}, errors.Join(err, p.keep(ctx, rail, d, capability.AsError(err)))
+		why := capability.AsError(err)
+		if why.Status < http.StatusInternalServerError { // a hook's refusal: a retry may succeed
+			err = capability.ErrUnavailable.Because(err)
+		}
+		return Received{}, errors.Join(err, p.keep(ctx, rail, d, why))
 	}
 	p.afterApply(ctx, change)
 	return Received{true, done.outcome, ""}, nil
