@@ -106,12 +106,13 @@ type Product struct {
 
 // StoreIDs are a rail's names of a product.
 type StoreIDs struct {
-	// ProductID is the product at the rail.
+	// ProductID is the product at the rail, which checkouts of merchant_b sell.
 	ProductID string `json:"productId"`
 	// BasePlanID is that of android_store, for one plan of a subscription.
 	BasePlanID string `json:"basePlanId,omitempty"`
 	// PriceID is what checkouts of card_processor and merchant_a charge; it
-	// identifies the product there too.
+	// identifies the product there too. Without it they refuse a checkout with
+	// payments/product_unavailable.
 	PriceID string `json:"priceId,omitempty"`
 }
 

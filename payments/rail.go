@@ -78,7 +78,8 @@ type Rail struct {
 	// Acknowledge acknowledges the delivery of a purchase to the rail. It is idempotent.
 	Acknowledge func(ctx context.Context, a Access, ref Ref) error
 	// Checkout makes a page where a user pays. It refuses a quantity that it cannot sell with
-	// [capability.ErrInvalidRequest].
+	// [capability.ErrInvalidRequest], and a product without the id that it sells by with
+	// [ErrProductUnavailable].
 	Checkout func(ctx context.Context, a Access, r CheckoutRequest) (Checkout, error)
 	// Portal makes a page where a customer manages what was bought.
 	Portal func(ctx context.Context, a Access, r PortalRequest) (Portal, error)

@@ -337,6 +337,24 @@ func TestKeyOfAnotherCheckout(t *testing.T) {
 	}
 }
 
+// TestCheckoutWithoutTheIDThatIsSold: a store refuses a checkout of nothing, so the catalog has to
+// say what is sold.
+func TestCheckoutWithoutTheIDThatIsSold(t *testing.T) {
+	for rail, ids := range map[payments.RailID]payments.StoreIDs{
+		card: {ProductID: "prod_x"}, payments.RailMerchantA: {ProductID: "pro_x"}, payments.RailMerchantB: {PriceID: "price_x"},
+	} {
+		stores := paytest.New(time.Now, payments.EnvironmentSandbox)
+		cfg := stores.Config(payments.Config{BillingSubject: payments.SubjectUser, Products: []payments.Product{
+			{Key: "x", Kind: payments.KindOneTime, Store: map[payments.RailID]payments.StoreIDs{rail: ids}},
+		}})
+		k := kittest.New(t, append(peers(), kit.WithPayments(cfg))...)
+		if err := stores.Connect(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+		k.User("ada").Post("/payments/checkout", object{"rail": rail, "productKey": "x"}).Want(422, "payments/product_unavailable")
+	}
+}
+
 // TestSubmitAtEveryStore: without an account token the first user to prove it owns it.
 func TestSubmitAtEveryStore(t *testing.T) {
 	for _, rail := range []payments.RailID{ios, android} {

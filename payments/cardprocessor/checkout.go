@@ -14,6 +14,9 @@ import (
 // checkout makes a session. The subject's token is set on all objects that the session makes, so
 // that each of them names the subject.
 func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.CheckoutRequest) (payments.Checkout, error) {
+	if c.Store.PriceID == "" {
+		return payments.Checkout{}, payments.ErrProductUnavailable
+	}
 	customer := c.CustomerID
 	if customer == "" {
 		var err error

@@ -248,6 +248,9 @@ func handled(event string) bool {
 }
 
 func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.CheckoutRequest) (payments.Checkout, error) {
+	if c.Store.PriceID == "" {
+		return payments.Checkout{}, payments.ErrProductUnavailable
+	}
 	body := map[string]any{
 		"items":       []map[string]any{{"price_id": c.Store.PriceID, "quantity": max(c.Quantity, 1)}},
 		"custom_data": map[string]string{accountKey: c.AccountToken},

@@ -306,6 +306,9 @@ func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.Check
 	if c.Quantity > 1 {
 		return payments.Checkout{}, capability.ErrInvalidRequest.Saying("quantity is 1 at merchant_b.")
 	}
+	if c.Store.ProductID == "" {
+		return payments.Checkout{}, payments.ErrProductUnavailable
+	}
 	body := map[string]any{
 		"products": []string{c.Store.ProductID}, "external_customer_id": c.AccountToken,
 		"success_url": c.Success, "return_url": c.Cancel, "metadata": map[string]string{accountKey: c.AccountToken},
