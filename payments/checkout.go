@@ -379,7 +379,8 @@ type DiscountTerms struct {
 	AmountMinor        int64            `json:"amountMinor,omitempty"`
 	Currency           string           `json:"currency,omitempty"`
 	Duration           DiscountDuration `json:"duration"`
-	// Months is 1 to 120 for a repeating discount.
+	// Months is 1 to 120 for a repeating discount. At merchant_a, which knows no months, it is the
+	// number of billing periods.
 	Months         int64            `json:"months,omitempty"`
 	MaxRedemptions int64            `json:"maxRedemptions,omitempty"`
 	EndsAt         *capability.Time `json:"endsAt,omitempty"`

@@ -234,7 +234,8 @@ type DiscountRequest struct {
 	AmountMinor int64
 	Currency    string
 	Duration    DiscountDuration
-	// Months is how long a repeating discount lasts.
+	// Months is how long a repeating discount lasts; a rail that knows no months takes it for billing
+	// periods.
 	Months int64
 	// MaxRedemptions is 0 for no bound; EndsAt is 0 for no end.
 	MaxRedemptions int64
