@@ -126,6 +126,13 @@ func (p *Payments) worth(ctx context.Context, r *row, c *charge) (int64, *Credit
 
 // paidFor returns the products that a charge paid for.
 func (p *Payments) paidFor(r *row, paid *Charge) []Product {
+	if paid.Separate {
+		named, ok := p.catalog.find(r.rail, paid.ProductID, "", "")
+		if !ok || named.Kind == KindSubscription {
+			return nil
+		}
+		return []Product{named}
+	}
 	list := []Product{p.catalog.byKey[r.productKey]}
 	if paid.ProductID != "" && paid.ProductID != r.storeProduct {
 		if named, ok := p.catalog.find(r.rail, paid.ProductID, "", ""); ok {

@@ -210,7 +210,7 @@ func proportion(part, all int64) int64 {
 	return int64(float64(part) / float64(all) * whole)
 }
 
-// back returns whether any money arrived and, of what was paid for the newest
+// back returns whether any money arrived for the purchase and, of what was paid for the newest
 // period and the changes within it, whether all of it went back and whether the
 // payer's bank took any.
 func (f Facts) back() (arrived, all, chargeback bool) {
@@ -221,7 +221,7 @@ func (f Facts) back() (arrived, all, chargeback bool) {
 	all = true
 	begun := f.Charges[latest].paid().At
 	for id, c := range f.Charges {
-		if paid := c.paid(); id != latest && (!paid.Proration || paid.At < begun) || !c.arrived() {
+		if paid := c.paid(); paid.Separate || id != latest && (!paid.Proration || paid.At < begun) || !c.arrived() {
 			continue
 		}
 		gone, taken := c.gone()
@@ -238,16 +238,16 @@ func (c ChargeFacts) paid() (paid Charge) {
 	return paid
 }
 
-// latest returns the newest charge by which money arrived; charges for a change within a period
-// count only if there is no other.
+// latest returns the newest charge by which money arrived for the purchase; charges for a change
+// within a period count only if there is no other.
 func (f Facts) latest() (id string, ok bool) {
 	var at Instant
 	var change bool
 	for each, c := range f.Charges {
-		if !c.arrived() {
+		paid := c.paid()
+		if paid.Separate || !c.arrived() {
 			continue
 		}
-		paid := c.paid()
 		newer := paid.At > at || paid.At == at && each > id
 		if !ok || paid.Proration == change && newer || change && !paid.Proration {
 			id, at, change, ok = each, paid.At, paid.Proration, true
@@ -259,8 +259,8 @@ func (f Facts) latest() (id string, ok bool) {
 // paidThrough returns the end of the last period that was paid for.
 func (f Facts) paidThrough() (until Instant) {
 	for _, c := range f.Charges {
-		if c.Charge.Value != nil && c.Charge.Value.Settled {
-			until = max(until, c.Charge.Value.PeriodEnd)
+		if paid := c.paid(); paid.Settled && !paid.Separate {
+			until = max(until, paid.PeriodEnd)
 		}
 	}
 	return until

@@ -32,7 +32,8 @@ func drawObservation(t *rapid.T) Observation {
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "charges") {
 		o.Charges = append(o.Charges, Charge{ID: fmt.Sprint("c", rapid.IntRange(0, 1).Draw(t, "charge")), At: drawInstant(t, "at"), AmountMinor: int64(i),
-			Settled: rapid.Bool().Draw(t, "settled"), Trial: rapid.Bool().Draw(t, "trial"), Proration: rapid.Bool().Draw(t, "proration"), PeriodEnd: drawInstant(t, "end")})
+			Settled: rapid.Bool().Draw(t, "settled"), Trial: rapid.Bool().Draw(t, "trial"), Proration: rapid.Bool().Draw(t, "proration"),
+			Separate: rapid.Bool().Draw(t, "separate"), PeriodEnd: drawInstant(t, "end")})
 	}
 	if rapid.Bool().Draw(t, "refund") {
 		o.Refunds = []Refund{{ID: rapid.SampledFrom([]string{"r", "s"}).Draw(t, "refundId"), ChargeID: fmt.Sprint("c", rapid.IntRange(0, 1).Draw(t, "of")),
@@ -201,6 +202,7 @@ func TestPrecedence(t *testing.T) {
 	active := &Lifecycle{ProductID: "a", State: StateActive, WillRenew: true, AccessUntil: 10_000}
 	terms := Terms{Kind: KindSubscription}
 	changed := []Charge{paid("a", 1), {ID: "b", At: 2, Settled: true, Proration: true}}
+	separate := []Charge{paid("a", 1), {ID: "b", At: 2, Settled: true, Separate: true}}
 	for name, c := range map[string]struct {
 		list []Observation
 		want Status
@@ -234,6 +236,13 @@ func TestPrecedence(t *testing.T) {
 			Refunds: []Refund{{ID: "r", ChargeID: "c", Full: true}}}}, StatusRefunded},
 		"change of plan refunded, and nothing else paid": {[]Observation{{Version: 1, Lifecycle: active, Charges: changed[1:],
 			Refunds: []Refund{{ID: "r", ChargeID: "b", Full: true}}}}, StatusRefunded},
+		"refund of a separate charge": {[]Observation{{Version: 1, Lifecycle: active, Charges: separate,
+			Refunds: []Refund{{ID: "r", ChargeID: "b", Full: true}}}}, StatusActive},
+		"chargeback of a separate charge": {[]Observation{{Version: 1, Lifecycle: active, Charges: separate,
+			Refunds: []Refund{{ID: "r", ChargeID: "b", Full: true, Chargeback: true}}}}, StatusActive},
+		"period refunded before a separate charge": {[]Observation{{Version: 1, Lifecycle: active, Charges: separate,
+			Refunds: []Refund{{ID: "r", ChargeID: "a", Full: true}}}}, StatusRefunded},
+		"ended with nothing but a separate charge": {[]Observation{{Version: 1, Lifecycle: &Lifecycle{State: StateEnded}, Charges: separate[1:]}}, StatusNeverPaid},
 		"refund first":         {[]Observation{{Version: 1, Refunds: []Refund{{ID: "r", ChargeID: "a", Full: true}}}}, StatusRefunded},
 		"revoked":              {[]Observation{{Version: 1, Lifecycle: active, Revoke: &Revoke{At: 1}}}, StatusRevoked},
 		"revoked and back":     {[]Observation{{Version: 1, Lifecycle: active, Revoke: &Revoke{At: 1}}, {Version: 2, Revoke: &Revoke{Reversed: true}}}, StatusActive},

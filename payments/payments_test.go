@@ -2,6 +2,7 @@ package payments_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -105,6 +106,32 @@ func TestChargeBeyondTheLedgerIsLogged(t *testing.T) {
 	s.User("ada").Post("/payments/purchases", map[string]any{"rail": "ios_store", "signedTransaction": "k1"}).Want(201, "")
 	if s.coins("ada") != 0 || !strings.Contains(log.String(), "is not credited") || !strings.Contains(log.String(), "product=coins") {
 		t.Errorf("%d coins, expected 0 and a line in the log:\n%s", s.coins("ada"), &log)
+	}
+}
+
+// TestSeparateChargeIsNoPeriod: what was charged with a subscription for something else credits that,
+// and its refund leaves the subscription as it is.
+func TestSeparateChargeIsNoPeriod(t *testing.T) {
+	s := openWith(t, func(c *payments.Config) {
+		for i := range c.Products[:2] {
+			c.Products[i].Credit = &payments.Credit{Currency: "coins", Amount: 1000}
+		}
+	})
+	o := s.pro(card, "t1", "ada")
+	for version, c := range []struct {
+		product  string
+		refunded bool
+		coins    int64
+	}{{"", false, 1000}, {"unknown", false, 1000}, {"max", false, 1000}, {"prod_pro", false, 1000}, {"prod_coins", false, 1100}, {"prod_coins", true, 1000}} {
+		o.Version = int64(version + 2)
+		if id := "extra" + c.product; version > 0 {
+			o.Charges = append(o.Charges[:1], payments.Charge{ID: id, At: s.in(hour), ProductID: c.product, AmountMinor: 500, Settled: true, Separate: true})
+			o.Refunds = []payments.Refund{{ID: "r", ChargeID: id, Full: true, Reversed: !c.refunded}}
+		}
+		s.deliver(card, message{ID: fmt.Sprint("d", version), Observations: []payments.Observation{o}})
+		if s.wantStatus(card, "t1", payments.StatusActive); s.coins("ada") != c.coins {
+			t.Errorf("%q, refunded %v: %d coins, want %d", c.product, c.refunded, s.coins("ada"), c.coins)
+		}
 	}
 }
 

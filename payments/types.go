@@ -173,6 +173,10 @@ type Charge struct {
 	// arrived, but for no period of its own, so it credits nothing. A purchase is
 	// refunded once both the period and what changes within it cost went back.
 	Proration bool `json:"proration,omitempty"`
+	// Separate is a payment for something else that was charged with the purchase, such as a pack of
+	// coins. It credits what it paid for if the catalog has that as something other than a
+	// subscription, and its refund leaves the purchase as it is.
+	Separate bool `json:"separate,omitempty"`
 	// PeriodStart and PeriodEnd bound the paid period; PeriodEnd is 0 if it has no end.
 	PeriodStart Instant `json:"periodStart,omitempty"`
 	PeriodEnd   Instant `json:"periodEnd,omitempty"`

@@ -200,6 +200,12 @@ func (in invoice) proration() bool {
 	return in.Reason == "subscription_update"
 }
 
+// separate reports whether an invoice is over items that were added to a subscription, for no period
+// of it.
+func (in invoice) separate() bool {
+	return in.Reason == "manual" || in.Reason == "automatic_pending_invoice_item_invoice"
+}
+
 // charges returns the settled invoices of a subscription. An invoice over 0 without a discount is a
 // trial if it began before the trial ended, even if that was early, and so is one for a change of
 // plan that cost nothing: neither earns a credit.
@@ -210,7 +216,7 @@ func charges(s subscription, invoices []invoice) (list []payments.Charge, paidTh
 		}
 		c := payments.Charge{
 			ID: in.ID, At: seconds(in.Transitions.PaidAt), AmountMinor: minor(in.AmountPaid, in.Currency), Currency: money.Currency(in.Currency),
-			Settled: true, Proration: in.proration(),
+			Settled: true, Proration: in.proration(), Separate: in.separate(),
 		}
 		if c.At == 0 {
 			c.At = seconds(in.Created)
@@ -223,7 +229,9 @@ func charges(s subscription, invoices []invoice) (list []payments.Charge, paidTh
 		}
 		c.Trial = in.Subtotal == 0 && s.TrialEnd > 0 && c.PeriodStart < seconds(s.TrialEnd) ||
 			in.Reason == "subscription_update" && in.AmountPaid == 0
-		paidThrough = max(paidThrough, c.PeriodEnd)
+		if !c.Separate {
+			paidThrough = max(paidThrough, c.PeriodEnd)
+		}
 		list = append(list, c)
 	}
 	return list, paidThrough
@@ -232,7 +240,7 @@ func charges(s subscription, invoices []invoice) (list []payments.Charge, paidTh
 // settled reports whether any charge settled, also one over 0 after a discount.
 func settled(list []payments.Charge) bool {
 	for _, c := range list {
-		if c.Settled && !c.Trial {
+		if c.Settled && !c.Trial && !c.Separate {
 			return true
 		}
 	}

@@ -117,6 +117,17 @@ func TestProrationIsNoPeriod(t *testing.T) {
 	}
 }
 
+// An invoice that an application adds to a subscription is for no period of it.
+func TestInvoiceAddedToASubscription(t *testing.T) {
+	for reason, want := range map[string]bool{"manual": true, "automatic_pending_invoice_item_invoice": true, "subscription_cycle": false, "subscription_update": false} {
+		list, through := charges(subscription{}, []invoice{decode[invoice](t, `{"id":"in_2","status":"paid","subtotal":1,"amount_paid":1,"billing_reason":"`+reason+`",
+			"lines":{"data":[{"period":{"start":1,"end":2}}]}}`)})
+		if list[0].Separate != want || settled(list) == want || (through == 0) != want {
+			t.Errorf("%s: %+v, settled %v through %s; want a separate charge: %v", reason, list[0], settled(list), through.Time(), want)
+		}
+	}
+}
+
 // A trial that was ended early was a trial: its invoice over nothing is no payment.
 // One over nothing that began behind a trial is.
 func TestTrialThatWasEndedEarly(t *testing.T) {

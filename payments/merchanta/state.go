@@ -155,7 +155,7 @@ func charge(t transaction) payments.Charge {
 	c := payments.Charge{
 		ID: t.ID, At: t.BilledAt.Instant(), AmountMinor: amount(t.Details.Totals.Total), Currency: money.Currency(t.Currency),
 		Settled: t.settled(), Trial: t.SubscriptionID != "" && amount(t.Details.Totals.Subtotal) == 0,
-		Proration: t.proration(),
+		Proration: t.proration(), Separate: t.Origin == "subscription_charge",
 	}
 	if c.At == 0 {
 		c.At = t.CreatedAt.Instant()
@@ -224,7 +224,7 @@ type paid struct {
 
 func (p paid) through() (until payments.Instant) {
 	for _, c := range p.charges {
-		if c.Settled {
+		if c.Settled && !c.Separate {
 			until = max(until, c.PeriodEnd)
 		}
 	}
@@ -233,7 +233,7 @@ func (p paid) through() (until payments.Instant) {
 
 func (p paid) any() bool {
 	for _, c := range p.charges {
-		if c.Settled && !c.Trial {
+		if c.Settled && !c.Trial && !c.Separate {
 			return true
 		}
 	}

@@ -130,6 +130,17 @@ func TestProrationIsNoPeriod(t *testing.T) {
 	}
 }
 
+// A charge that an application adds to a subscription is for no period of it.
+func TestChargeAddedToASubscription(t *testing.T) {
+	for origin, want := range map[string]bool{"subscription_charge": true, "subscription_recurring": false, "subscription_update": false, "web": false} {
+		added := charge(decode[transaction](t, `{"id":"txn_2","status":"completed","subscription_id":"sub_1","origin":"`+origin+`",
+			"details":{"totals":{"subtotal":"500","total":"500"}},"billing_period":{"starts_at":"2026-01-01T00:00:00Z","ends_at":"2026-02-01T00:00:00Z"}}`))
+		if p := (paid{charges: []payments.Charge{added}}); added.Separate != want || p.any() == want || (p.through() == 0) != want {
+			t.Errorf("%s: %+v, paid %v through %s; want a separate charge: %v", origin, added, p.any(), p.through().Time(), want)
+		}
+	}
+}
+
 func TestMappingOfAdjustments(t *testing.T) {
 	type entry struct{ action, kind, status string }
 	for name, c := range map[string]struct {

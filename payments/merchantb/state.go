@@ -157,9 +157,12 @@ func (o order) settled() bool {
 	return o.Paid || o.Status == "paid" || o.Status == "refunded" || o.Status == "partially_refunded"
 }
 
-// proration reports whether an order is over a change within a period. One that
+// proration reports whether an order is over a change or the usage within a period. One that
 // began a period, such as of a subscription that was free, has an item for it.
 func (o order) proration() bool {
+	if o.Reason == "subscription_meter_cycle" {
+		return true
+	}
 	for _, item := range o.Items {
 		if !item.Proration {
 			return false

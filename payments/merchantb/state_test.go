@@ -123,6 +123,7 @@ func TestMappingOfOrders(t *testing.T) {
 func TestProrationIsNoPeriod(t *testing.T) {
 	for more, want := range map[string]bool{
 		`"billing_reason":"subscription_cycle","items":[{"proration":true}]`:                      false,
+		`"billing_reason":"subscription_meter_cycle","items":[{"proration":false}]`:               true,
 		`"billing_reason":"subscription_update"`:                                                  true,
 		`"billing_reason":"subscription_update","items":[{"proration":true}]`:                     true,
 		`"billing_reason":"subscription_update","items":[{"proration":true},{"proration":false}]`: false,
