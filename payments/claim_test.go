@@ -210,6 +210,30 @@ func TestHeirInheritsInAnyOrder(t *testing.T) {
 	}
 }
 
+// TestReplacedWaitsForNoHeir: a store reports a purchase and the one that replaced it at once, and
+// neither of the two waits for the other, which might wait for it.
+func TestReplacedWaitsForNoHeir(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	s := nodes(t, dbs[:1])[0]
+	first, heir := s.pro(android, "t1", "ada"), s.pro(android, "t2", "ada")
+	heir.Lifecycle.Replaces = "t1"
+	s.deliver(android, message{ID: "d1", Observations: []payments.Observation{first}})
+	s.deliver(android, message{ID: "d2", Observations: []payments.Observation{heir}})
+	delivered := 0
+	err := dbs[1].InTx(t.Context(), func(ctx context.Context) error {
+		var id string
+		if err := dbs[1].QueryRow(ctx, `SELECT id FROM payments_purchase WHERE transaction_id = 't2' FOR UPDATE`).Scan(&id); err != nil {
+			return err
+		}
+		first.Version++
+		delivered = s.post(android, message{ID: fmt.Sprint("again", first.Version), Observations: []payments.Observation{first}}).Status
+		return nil
+	})
+	if err != nil || delivered != 200 {
+		t.Errorf("%d while its heir is locked: %v, want 200", delivered, err)
+	}
+}
+
 // TestReplacedInAnyOrder: what was replaced stays so, also where the statement that
 // says it comes behind a newer one that does not.
 func TestReplacedInAnyOrder(t *testing.T) {

@@ -123,13 +123,19 @@ func (p *Payments) known(ctx context.Context, rail RailID, list []Observation) (
 const maxHeirs = 16
 
 // lockHeirs reads the purchases without a subject that replaced the rows of a change, because they
-// were reported before the purchase whose subject they inherit.
+// were reported before the purchase whose subject they inherit. It does not lock one that has a
+// subject, which never loses it: what is reported about that locks both in the other order.
 func (p *Payments) lockHeirs(ctx context.Context, c *change) error {
 	next := sorted(c.rows)
 	for len(next) > 0 && len(c.heirs) < maxHeirs {
 		heir := c.rows[next[0]].facts.ReplacedBy
 		next = next[1:]
 		if heir == "" || c.rows[heir] != nil {
+			continue
+		}
+		if known, ok, err := p.store.find(ctx, c.rail.ID, heir); err != nil {
+			return err
+		} else if ok && known.subject != (Subject{}) {
 			continue
 		}
 		if err := p.lockRow(ctx, c, heir); err != nil {
