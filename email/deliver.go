@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"regexp"
 	"time"
 
 	"github.com/kitbackend/kit/internal/optional"
@@ -272,7 +273,7 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 		reason, _ = json.Marshal(lastError{string(o.failure.Kind), o.failure.Code, o.failure.Enhanced, o.failure.Message})
 		note.lastError = string(reason)
 		e.host.Log.WarnContext(ctx, "email: not sent", slog.String("job", d.id), slog.String("state", string(o.state)),
-			slog.String("provider", o.provider), slog.Int("attempt", d.attempts), slog.String("error", o.failure.Error()))
+			slog.String("provider", o.provider), slog.Int("attempt", d.attempts), slog.String("error", withoutAddress(o.failure.Error(), d.address)))
 	}
 	// The outcome is recorded even if the node is stopping.
 	var settled bool
@@ -299,6 +300,12 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 		return err
 	}
 	return jobs.Snooze(pause)
+}
+
+// withoutAddress replaces the recipient's address, which servers quote, for the log: it is kept
+// longer than an erased user is.
+func withoutAddress(text, address string) string {
+	return regexp.MustCompile(`(?i)`+regexp.QuoteMeta(address)).ReplaceAllLiteralString(text, "the recipient")
 }
 
 // lastError is the JSON form of the last failure of a job.

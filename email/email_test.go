@@ -1,9 +1,11 @@
 package email_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/kittest"
 )
 
 func TestSuite(t *testing.T) {
@@ -489,6 +492,27 @@ func TestAssembly(t *testing.T) {
 	unsealed.Sealing = func() (capability.Sealer, error) { return nil, errors.New("no master keys") }
 	if _, err := email.New(unsealed, email.Config{}, email.Peers{}); err == nil || !strings.Contains(err.Error(), "no master keys") {
 		t.Errorf("no master keys: %v", err)
+	}
+}
+
+// TestRefusedMailLogsNoAddress checks that the log has no address of a recipient, which servers quote
+// when they refuse it; the job has it.
+func TestRefusedMailLogsNoAddress(t *testing.T) {
+	var log bytes.Buffer
+	clock := kittest.NewClock()
+	host := newHost(t, databasetest.Memory(t), clock.Now)
+	host.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s := openOn(t, host, clock, email.Config{Providers: []email.Provider{{Name: "p", PerSecond: -1,
+		Transport: transportFunc(func(_ context.Context, m email.Envelope) (string, error) {
+			return "", &email.Failure{Kind: email.FailurePermanent, Code: 550, Message: "<" + strings.ToUpper(m.To) + ">: User unknown"}
+		})}}})
+	id := s.send(hello("ada@example.com"))
+	s.runJobs()
+	if job := s.wantState(id, email.StateBounced); !strings.Contains(string(job.LastError), "ADA@EXAMPLE.COM") {
+		t.Errorf("the job has no reason: %s", job.LastError)
+	}
+	if text := strings.ToLower(log.String()); !strings.Contains(text, "user unknown") || strings.Contains(text, "ada@") {
+		t.Errorf("the log says:\n%s", &log)
 	}
 }
 

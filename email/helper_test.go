@@ -64,10 +64,14 @@ func open(t testing.TB, db *database.DB, cfg email.Config) *setup {
 
 func openAt(t testing.TB, db *database.DB, clock *kittest.Clock, cfg email.Config) *setup {
 	t.Helper()
+	return openOn(t, newHost(t, db, clock.Now), clock, cfg)
+}
+
+func openOn(t testing.TB, host capability.Host, clock *kittest.Clock, cfg email.Config) *setup {
+	t.Helper()
 	if cfg.From == "" {
 		cfg.From = "Acme <hello@acme.example>"
 	}
-	host := newHost(t, db, clock.Now)
 	e, err := email.New(host, cfg, email.Peers{})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +80,7 @@ func openAt(t testing.TB, db *database.DB, clock *kittest.Clock, cfg email.Confi
 	if err := host.Jobs.Register(part.Jobs...); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Migrate(t.Context(), jobs.Migrations(), database.Migrations{Name: part.Name, FS: part.Migrations}); err != nil {
+	if err := host.DB.Migrate(t.Context(), jobs.Migrations(), database.Migrations{Name: part.Name, FS: part.Migrations}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -84,7 +88,7 @@ func openAt(t testing.TB, db *database.DB, clock *kittest.Clock, cfg email.Confi
 			t.Error(err)
 		}
 	})
-	return &setup{e, t, db, clock, host.Jobs, host.Hooks}
+	return &setup{e, t, host.DB, clock, host.Jobs, host.Hooks}
 }
 
 func (s *setup) send(m email.Message) string {
