@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/storage/bucket"
@@ -63,6 +65,8 @@ func signedRefusal(err error) error {
 		return ErrAlreadyStored
 	case errors.Is(err, bucket.ErrNotFound), errors.Is(err, bucket.ErrNoUpload):
 		return ErrNotFound.Because(err)
+	case errors.As(err, new(*fs.PathError)), errors.As(err, new(*os.LinkError)): // such as a full disk
+		return unavailable(err)
 	default:
 		return err
 	}
