@@ -234,7 +234,7 @@ func (k *Kit) migrationFaults(err error) error {
 // Rewrap wraps everything that the capabilities have sealed with the first
 // master key, so that older ones can be removed, and returns how many values it
 // changed. When a capability fails, Rewrap continues with the others; older master keys must stay
-// until it returns no error. It may run while the kit serves.
+// until it returns no error: without them [New] fails in production. It may run while the kit serves.
 func (k *Kit) Rewrap(ctx context.Context) (changed int, err error) {
 	for _, c := range k.capabilities {
 		if c.Rewrap == nil {

@@ -75,7 +75,8 @@ type Config struct {
 	Profile []ProfileField
 	// Scopes returns which scopes the access tokens of a user's sessions carry,
 	// such as roles. It is called for each token; cookies and session tokens never
-	// carry one. nil: none.
+	// carry one. If they depend on the address, require EmailVerified: anyone can
+	// sign up under any address. nil: none.
 	Scopes func(ctx context.Context, userID string) ([]string, error)
 	// Database names the binding of the users, by default "DB".
 	Database string
