@@ -15,9 +15,11 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/ledger"
@@ -38,7 +40,8 @@ const Usage = `the commands are:
   ledger find REF
   user show|disable|enable|erase|erasure USER
   jobs list [-state STATE] [-binding NAME] [-limit N]
-  jobs retry ID...`
+  jobs retry ID...
+USER is an id or, except for erasure, an address`
 
 // ErrUsage is the error of an unknown command or of wrong arguments; its text includes [Usage].
 var ErrUsage = errors.New("unknown command; " + Usage)
@@ -115,6 +118,23 @@ var (
 	errNoAuth   = errors.New("there are no users: auth is not composed")
 )
 
+// user returns the id of the user that the first argument names, by id or by address. An address
+// that nobody has is refused: as an id it would get the money, or count as erased, of nobody.
+func (c *call) user() (id string, err error) {
+	given := c.args[0]
+	if c.k.Auth() == nil || !strings.Contains(given, "@") {
+		return given, nil
+	}
+	if _, err := c.k.Auth().User(c.ctx, given); !errors.Is(err, auth.ErrUserNotFound) {
+		return given, err
+	}
+	user, found, err := c.k.Auth().UserByEmail(c.ctx, given)
+	if err == nil && !found {
+		err = fmt.Errorf("no user has the address %s", given)
+	}
+	return user.ID, err
+}
+
 func (c *call) move(operation func(*ledger.Ledger, context.Context, ledger.Entry) (ledger.Transaction, error)) error {
 	if c.k.Ledger() == nil {
 		return errNoLedger
@@ -123,8 +143,12 @@ func (c *call) move(operation func(*ledger.Ledger, context.Context, ledger.Entry
 	if err != nil {
 		return fmt.Errorf("the amount %q is no whole number of minor units", c.args[2])
 	}
+	userID, err := c.user()
+	if err != nil {
+		return err
+	}
 	t, err := operation(c.k.Ledger(), c.ctx, ledger.Entry{
-		UserID: c.args[0], Currency: c.args[1], Amount: amount, Ref: c.args[3], Memo: c.memo})
+		UserID: userID, Currency: c.args[1], Amount: amount, Ref: c.args[3], Memo: c.memo})
 	if err != nil {
 		return err
 	}
@@ -149,7 +173,11 @@ func (c *call) show() error {
 	if c.k.Auth() == nil {
 		return errNoAuth
 	}
-	user, err := c.k.Auth().User(c.ctx, c.args[0])
+	id, err := c.user()
+	if err != nil {
+		return err
+	}
+	user, err := c.k.Auth().User(c.ctx, id)
 	if err != nil {
 		return err
 	}
@@ -186,7 +214,11 @@ func (c *call) lock(open bool) error {
 	if open {
 		change = c.k.Auth().EnableUser
 	}
-	if err := change(c.ctx, c.args[0]); err != nil {
+	id, err := c.user()
+	if err != nil {
+		return err
+	}
+	if err := change(c.ctx, id); err != nil {
 		return err
 	}
 	return c.show()
@@ -194,20 +226,27 @@ func (c *call) lock(open bool) error {
 
 // erase requests the erasure; a job of the application performs it.
 func (c *call) erase() error {
-	err := c.k.Database().InTx(c.ctx, func(ctx context.Context) error {
-		if err := c.k.EraseUser(ctx, c.args[0]); err != nil {
+	id, err := c.user()
+	if err != nil {
+		return err
+	}
+	err = c.k.Database().InTx(c.ctx, func(ctx context.Context) error {
+		if err := c.k.EraseUser(ctx, id); err != nil {
 			return err
 		}
-		return c.k.Audit().Record(ctx, audit.Event{Action: "kit/erasure_requested", Subject: audit.Target{Type: "user", ID: c.args[0]}})
+		return c.k.Audit().Record(ctx, audit.Event{Action: "kit/erasure_requested", Subject: audit.Target{Type: "user", ID: id}})
 	})
 	if err != nil {
 		return err
 	}
-	return c.erasure()
+	return c.erasureOf(id)
 }
 
-func (c *call) erasure() error {
-	erasure, err := c.k.Erasure(c.ctx, c.args[0])
+// erasure takes an id only, because an erased user has no address.
+func (c *call) erasure() error { return c.erasureOf(c.args[0]) }
+
+func (c *call) erasureOf(id string) error {
+	erasure, err := c.k.Erasure(c.ctx, id)
 	if err != nil {
 		return err
 	}

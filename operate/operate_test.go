@@ -55,7 +55,7 @@ func TestCommands(t *testing.T) {
 				t.Errorf("%v: %s %v, want a refusal that says %s", args, out, err, text)
 			}
 		}
-		if _, err := k.Auth().CreateUser(t.Context(), auth.NewUser{ID: "ada"}); err != nil {
+		if _, err := k.Auth().CreateUser(t.Context(), auth.NewUser{ID: "ada", Email: "ada@example.com"}); err != nil {
 			t.Fatal(err)
 		}
 		id, err := k.Jobs().Enqueue(t.Context(), "MILL", nil, jobs.Key("wheat"))
@@ -68,6 +68,9 @@ func TestCommands(t *testing.T) {
 		want(`"balanceAfter": 50`, "ledger", "credit", "-memo", "sorry", "ada", "coins", "50", "sorry:1") // a ref counts once
 		want(`"balanceAfter": 30`, "ledger", "debit", "ada", "coins", "20", "fee:1")
 		refused("available balance", "ledger", "debit", "ada", "coins", "31", "fee:2")
+		want(`"userId": "ada"`, "ledger", "credit", "Ada@Example.com", "coins", "1", "gift:1")
+		refused("no user has the address", "ledger", "credit", "bob@example.com", "coins", "1", "gift:2")
+		want(`"balanceAfter": 30`, "ledger", "debit", "ada", "coins", "1", "fee:3")
 		refused("no whole number", "ledger", "debit", "ada", "coins", "1.5", "fee:2")
 		refused(`There is no currency "gold"`, "ledger", "credit", "ada", "gold", "1", "fee:2")
 		want(`"memo": "sorry"`, "ledger", "find", "sorry:1")
@@ -86,6 +89,8 @@ func TestCommands(t *testing.T) {
 		want(`"disabledAt"`, "user", "disable", "ada")
 		want(`"id": "ada"`, "user", "enable", "ada")
 		refused("no such user", "user", "disable", "bob")
+		want(`"id": "ada"`, "user", "show", "ada@example.com")
+		refused("no user has the address", "user", "erase", "bob@example.com") // who would count as erased
 		want(`"requestedAt"`, "user", "erase", "ada")
 		k.RunJobs()
 		want(`"finishedAt"`, "user", "erasure", "ada")
