@@ -3,8 +3,11 @@ package kit_test
 import (
 	"bytes"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"log"
 	"net/http"
@@ -31,6 +34,7 @@ import (
 	"github.com/kitbackend/kit/kitcmd"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/androidstore"
 	"github.com/kitbackend/kit/payments/cardprocessor"
@@ -183,6 +187,102 @@ func TestReportsSnippet(t *testing.T) {
 	if k.RunJobs() == 0 {
 		t.Error("no job ran")
 	}
+}
+
+//go:embed testdata/stars
+var stars embed.FS
+
+// starred is a capability of an application's own that follows another one.
+func starred(k *kit.Kit) (capability.Capability, error) {
+	host := k.Host()
+	host.Hooks.MediaDeleted.In(func(ctx context.Context, e hooks.MediaDeleted) error {
+		_, err := host.DB.Exec(ctx, `DELETE FROM stars_star WHERE media_id = $1`, e.MediaID)
+		return err
+	})
+	give := func(c *capability.Call, _ capability.None) (none capability.None, err error) {
+		item, err := k.Media().Get(c.Context(), c.Caller.UserID, c.Param("id")) // media/not_found, also for what they may not see
+		if err != nil {
+			return none, err
+		}
+		return none, host.DB.InTx(c.Context(), func(ctx context.Context) error {
+			n, err := host.DB.Exec(ctx, `INSERT INTO stars_star (media_id, user_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, item.ID, c.Caller.UserID)
+			if err != nil || n == 0 {
+				return err
+			}
+			return k.Audit().Record(ctx, audit.Event{Action: "stars/given", Subject: audit.Target{Type: "media", ID: item.ID}})
+		})
+	}
+	return capability.Capability{
+		Name: "stars", Version: "1.0.0", Database: host.DB, Prefix: "/stars", Migrations: stars,
+		Routes: capability.Mount("/stars", capability.Route{Method: "PUT", Path: "/:id", Guard: capability.User(), Summary: "Give a star.",
+			Refusals: []*capability.Error{media.ErrNotFound}, Handle: capability.JSON(http.StatusNoContent, give)}),
+		Health: []capability.HealthKey{{Key: "stars", Read: func(ctx context.Context) (any, error) {
+			var n int64
+			err := host.DB.QueryRow(ctx, `SELECT count(*) FROM stars_star`).Scan(&n)
+			return n, err // an error makes the kit not ready
+		}}},
+		Export: func(ctx context.Context, person capability.Person, emit capability.Emit) error {
+			ids, err := database.All(ctx, host.DB, func(s database.Scanner) (id string, err error) { return id, s.Scan(&id) },
+				`SELECT media_id FROM stars_star WHERE user_id = $1 ORDER BY media_id`, person.ID)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				if err := emit("star", map[string]string{"mediaId": id}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Erase: func(ctx context.Context, person capability.Person) (done capability.Erasure, err error) {
+			done.Removed, err = host.DB.Exec(ctx, `DELETE FROM stars_star WHERE user_id = $1`, person.ID)
+			return done, err
+		},
+	}, nil
+}
+
+func TestStarredSnippet(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := kittest.New(t, kit.WithDatabase(db), kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}),
+			kit.WithStorage(storage.Config{}), kit.WithMedia(media.Config{}), kit.WithCapability(starred))
+		var picture bytes.Buffer
+		if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 9, 9))); err != nil {
+			t.Fatal(err)
+		}
+		item, err := k.Media().Put(t.Context(), media.Upload{OwnerID: "ada", Filename: "a.png", Size: int64(picture.Len()), Visibility: storage.VisibilityPublic}, &picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.RunJobs()
+		star := func(user string, status int, code string) {
+			t.Helper()
+			k.User(user).Do(http.MethodPut, "/stars/"+item.ID, nil).Want(status, code)
+		}
+		count := func(text string, want int) {
+			t.Helper()
+			var n int
+			if err := db.QueryRow(t.Context(), text).Scan(&n); err != nil || n != want {
+				t.Errorf("%s: %d, %v, want %d", text, n, err, want)
+			}
+		}
+		for _, user := range []string{"bob", "bob", "carol"} {
+			star(user, 204, "")
+		}
+		count(`SELECT count(*) FROM stars_star`, 2)
+		count(`SELECT count(*) FROM audit_event WHERE action = 'stars/given'`, 2)
+		var export bytes.Buffer
+		if err := k.ExportUser(t.Context(), "bob", &export); err != nil || !strings.Contains(export.String(), `"kind":"star"`) {
+			t.Errorf("%v %s", err, export.String())
+		}
+		if err := k.EraseUser(t.Context(), "bob"); err != nil {
+			t.Fatal(err)
+		}
+		k.RunJobs()
+		count(`SELECT count(*) FROM stars_star`, 1)
+		k.User("ada").Do(http.MethodDelete, "/media/"+item.ID, nil).Want(204, "")
+		count(`SELECT count(*) FROM stars_star`, 0)
+		star("carol", 404, "media/not_found")
+	})
 }
 
 // The application's own test: a clock that stands still, users, mail and jobs.

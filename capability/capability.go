@@ -145,9 +145,11 @@ type Capability struct {
 	// Export emits every record that the capability holds about a user, kind by
 	// kind. Required unless NoUserData says why there is none.
 	Export func(ctx context.Context, person Person, emit Emit) error
-	// Erase removes what the capability holds about a user, and settles open business such as
-	// holds. It may be killed anywhere and run again. Records that must stay are named in the
-	// result. Required unless NoUserData says why there is none.
+	// Erase removes what the capability holds about a user, also what it keeps in other capabilities
+	// under keys that are not the user's id, and settles open business such as holds. The
+	// capabilities composed last erase first, and auth last. It may be killed anywhere and run
+	// again. Records that must stay are named in the result. Required unless NoUserData says why
+	// there is none.
 	Erase func(ctx context.Context, person Person) (Erasure, error)
 	// NoUserData says why the capability holds nothing about a user.
 	NoUserData string

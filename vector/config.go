@@ -51,7 +51,7 @@ type Scope string
 // The scopes. The zero value is owner.
 const (
 	ScopeOwner  Scope = "owner"  // each user has a partition
-	ScopeShared Scope = "shared" // users read; only Go code writes
+	ScopeShared Scope = "shared" // users read; only Go code writes, exports and erases
 )
 
 // Index is a collection of documents of the same kind.

@@ -48,7 +48,8 @@ func NewHost(t testing.TB, db *database.DB) capability.Host {
 	}
 }
 
-// Run holds a capability to the rules of the seam.
+// Run holds a capability to the rules of the seam. It calls Export and Erase for a user who has
+// nothing.
 func Run(t *testing.T, build Build) {
 	t.Helper()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -175,7 +176,7 @@ func rows(t *testing.T, c capability.Capability) {
 			}
 		}
 		if strings.Contains(r.Path, "/admin/") && r.Guard.Strategy() != capability.StrategyControlPlane {
-			t.Errorf("%s: management is for machine credentials only", row)
+			t.Errorf("%s: a path with /admin/ is for machine credentials, so its guard is ControlPlane; a row for staff with a scope has another path", row)
 		}
 	}
 }
