@@ -185,6 +185,26 @@ func (k *Kit) Migrate(ctx context.Context) error {
 	return nil
 }
 
+// Import copies SQLite databases, by the names of their bindings, into the PostgreSQL databases of
+// this kit, which must be new; see [database.Copy]. It migrates those of from. No node may serve
+// meanwhile, and this kit is to be closed afterwards. It returns how many rows were copied; if it
+// fails, a database is either copied whole or as it was.
+func (k *Kit) Import(ctx context.Context, from map[string]*database.DB) (rows int64, err error) {
+	for _, b := range k.bindings {
+		if from[b.name] == nil {
+			return 0, &capability.Fault{Capability: ownName, Key: b.name, Reason: "has no database to copy", Fix: "give one for every binding"}
+		}
+	}
+	for _, b := range k.bindings {
+		n, err := database.Copy(ctx, b.db, from[b.name], k.migrations(b)...)
+		rows += n
+		if err != nil {
+			return rows, fmt.Errorf("%s: %w", b.name, err)
+		}
+	}
+	return rows, k.Migrate(ctx)
+}
+
 // PendingMigrations lists the migrations that [Kit.Migrate] would apply, such as "DB
 // ledger/0003_sequence". It changes nothing, and fails where [Kit.Migrate] fails: on a migration
 // that has changed since it was applied, and on one of a newer version that does not tolerate this

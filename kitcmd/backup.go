@@ -76,3 +76,35 @@ func backUp(ctx context.Context, name string, db *database.DB, path string) (cop
 	}
 	return copied{Database: name, File: path, Bytes: info.Size()}, nil
 }
+
+// importBackup copies the files that backup wrote, of the same composition on SQLite.
+func (p *program) importBackup(flags *flag.FlagSet) action {
+	return func(ctx context.Context, args []string) error {
+		if len(args) != 1 {
+			flags.Usage()
+			return errors.New("import needs the folder of a backup")
+		}
+		from := make(map[string]*database.DB)
+		for _, name := range p.names() {
+			path := filepath.Join(args[0], name+".db")
+			if _, err := os.Stat(path); err != nil { // OpenFile would create it
+				return err
+			}
+			db, err := database.OpenFile(path)
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			from[name] = db
+		}
+		rows, err := p.kit.Import(ctx, from)
+		if err != nil {
+			return err
+		}
+		if done, err := p.printJSON(map[string]int64{"rows": rows}); done {
+			return err
+		}
+		fmt.Fprintf(p.stdout, "%d rows were copied; run verify, then start the application\n", rows)
+		return nil
+	}
+}

@@ -9,7 +9,7 @@
 //		kitcmd.Main(k)
 //	}
 //
-// The commands are serve, routes, errors, openapi, manifest, migrate, doctor, backup, verify,
+// The commands are serve, routes, errors, openapi, manifest, migrate, doctor, backup, import, verify,
 // rewrap and operate. Each accepts -json, with which a command that has a result prints it as one
 // JSON value. They act with the rights of the process, without a credential. A SQLite file can be
 // open in one process only, so while the application serves, its other commands are refused; on
@@ -127,6 +127,7 @@ var commands = []command{
 	{"migrate", "", "bring the databases up to date", (*program).migrate},
 	{"doctor", "", "check the installation and suggest fixes", (*program).doctor},
 	{"backup", "FOLDER", "copy the SQLite databases of an application that is stopped", (*program).backup},
+	{"import", "FOLDER", "copy the files of a backup into new PostgreSQL databases", (*program).importBackup},
 	{"verify", "", "verify ledger, boards, audit trail and storage", (*program).verify},
 	{"rewrap", "", "seal everything with the first master key", (*program).rewrap},
 	{"operate", "COMMAND", "credit, disable, erase, retry jobs; -h lists the commands", (*program).operate},

@@ -338,6 +338,34 @@ func TestBackupOfPostgresNamesItsTool(t *testing.T) {
 	}
 }
 
+// TestImportOfABackup moves an application from a file to PostgreSQL by its command line.
+func TestImportOfABackup(t *testing.T) {
+	db, into, folder := databasetest.File(t), databasetest.Postgres(t), filepath.Join(t.TempDir(), "copies")
+	for _, step := range []struct {
+		db   *database.DB
+		args []string
+		want string
+	}{
+		{db, []string{"operate", "-as", "ops", "ledger", "credit", "ada", "coins", "30", "gift:1"}, `"balanceAfter": 30`},
+		{db, []string{"backup", folder}, "DB.db"},
+		{into, []string{"import", folder}, "rows were copied"},
+		{into, []string{"verify"}, "ledger: 1 accounts, 1 transactions"},
+		{into, []string{"operate", "-as", "ops", "ledger", "credit", "ada", "coins", "5", "gift:2"}, `"balanceAfter": 35`},
+	} {
+		if text, err := run(t, step.db, step.args...); err != nil || !strings.Contains(text, step.want) {
+			t.Fatalf("%v: %v\n%s", step.args, err, text)
+		}
+	}
+	for want, c := range map[string]struct {
+		db  *database.DB
+		arg string
+	}{"rows of its own": {into, folder}, "no such file": {into, t.TempDir()}, "not supported": {databasetest.File(t), folder}} {
+		if _, err := run(t, c.db, "import", c.arg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	db := databasetest.Memory(t)
 	for want, args := range map[string][]string{
@@ -345,6 +373,7 @@ func TestMistakes(t *testing.T) {
 		"there is no command":           {"dance"},
 		"takes no arguments":            {"routes", "all"},
 		"backup needs a folder":         {"backup"},
+		"import needs the folder":       {"import"},
 		"flag provided but not defined": {"routes", "-verbose"},
 	} {
 		if _, err := run(t, db, args...); err == nil || !strings.Contains(err.Error(), want) {
