@@ -44,7 +44,7 @@ func (k *Kit) libraryRows(e mount.Entry) (rows []openapi.Row) {
 		library := &openapi.Library{Takes: r.Takes, Returns: r.Returns, Word: auth.LibraryRefusal}
 		rows = append(rows, openapi.Row{Capability: e.Domain, Limited: true, Library: library, Route: capability.Route{
 			Method: r.Method, Path: prefix + r.Path, Summary: cmp.Or(r.Summary, "Of the sign-in library."), Refusals: r.Refusals,
-			Guard: e.Route.Guard.Identifying(), MaxBody: e.Route.MaxBody, Rate: e.Route.Rate, Handle: handle}})
+			Query: r.Query, Guard: e.Route.Guard.Identifying(), MaxBody: e.Route.MaxBody, Rate: e.Route.Rate, Handle: handle}})
 	}
 	return rows
 }

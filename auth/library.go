@@ -79,6 +79,8 @@ type LibraryRoute struct {
 	Sends string
 	// Summary is one sentence for documents.
 	Summary string
+	// Query, for documents, lists the query parameters that the route reads.
+	Query []capability.Param
 	// Takes, for documents, is a value of the type of the body, whose other members are ignored,
 	// and Returns has one for each type of a response with status 200, nil for null; none mean any
 	// JSON.

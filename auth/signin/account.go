@@ -17,8 +17,8 @@ func (l *library) accountRoutes() []route {
 		post("/update-user", rateWrite, l.updateUser),
 		post("/change-email", rateSend, l.changeEmail).sends(sendsLink),
 		post("/delete-user", rateSend, l.deleteUser).sends(sendsLink),
-		get("/delete-user/callback", rateLink, l.getDeleteCallback).opened(),
-		post("/delete-user/callback", rateLink, l.postDeleteCallback).opened(),
+		get("/delete-user/callback", rateLink, l.getDeleteCallback).opened().reads(tokenParam, callbackParam),
+		post("/delete-user/callback", rateLink, l.postDeleteCallback).opened().reads(tokenParam, callbackParam),
 		get("/list-accounts", rateRead, l.listAccounts),
 		post("/unlink-account", rateWrite, l.unlinkAccount),
 	}

@@ -40,8 +40,8 @@ func (c *call) asker() []byte {
 func (l *library) linkRoutes() []route {
 	return []route{
 		post("/sign-in/magic-link", rateLink, l.sendMagicLink).sends(sendsLink),
-		get("/magic-link/verify", rateLink, l.getMagicLink).opened(),
-		post("/magic-link/verify", rateLink, l.postMagicLink).opened(),
+		get("/magic-link/verify", rateLink, l.getMagicLink).opened().reads(tokenParam, callbackParam, newUserParam, errorParam),
+		post("/magic-link/verify", rateLink, l.postMagicLink).opened().reads(tokenParam, callbackParam, newUserParam, errorParam),
 	}
 }
 

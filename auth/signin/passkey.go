@@ -20,7 +20,8 @@ const ceremonyCookie = "kit_passkey"
 
 func (l *library) passkeyRoutes() []route {
 	return []route{
-		get("/passkey/generate-register-options", rateWrite, l.registerOptions),
+		get("/passkey/generate-register-options", rateWrite, l.registerOptions).reads(capability.Param{
+			Name: "authenticatorAttachment", Summary: "The kind of authenticator; any by default.", Choices: []string{"platform", "cross-platform"}}),
 		post("/passkey/verify-registration", rateWrite, l.verifyRegistration),
 		get("/passkey/generate-authenticate-options", rateWrite, l.authenticateOptions),
 		post("/passkey/verify-authentication", rateWrite, l.verifyAuthentication),

@@ -17,7 +17,7 @@ func (l *library) providerTokenRoutes() []route {
 	return []route{
 		post("/get-access-token", rateWrite, l.getAccessToken),
 		post("/refresh-token", rateWrite, l.refreshToken),
-		get("/account-info", rateWrite, l.accountInfo),
+		get("/account-info", rateWrite, l.accountInfo).reads(capability.Param{Name: "accountId", Summary: "The id of one of the caller's accounts."}),
 	}
 }
 

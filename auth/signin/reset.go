@@ -5,14 +5,15 @@ import (
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin/mailcode"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
 )
 
 func (l *library) resetRoutes() []route {
 	return []route{
 		post("/request-password-reset", rateSend, l.requestReset).sends(sendsLink),
-		get("/reset-password/:token", rateLink, l.getReset).opened(),
-		post("/reset-password", rateSignIn, l.resetPassword),
+		get("/reset-password/:token", rateLink, l.getReset).opened().reads(callbackParam),
+		post("/reset-password", rateSignIn, l.resetPassword).reads(capability.Param{Name: "token", Summary: "The token of the link, unless the body has it."}),
 	}
 }
 

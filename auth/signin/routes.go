@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 )
 
 // Rate classes of the routes, a bucket for each address.
@@ -57,6 +58,20 @@ func (r route) opened() route {
 	return r
 }
 
+// reads adds query parameters to what documents say of a route.
+func (r route) reads(list ...capability.Param) route {
+	r.Query = append(r.Query, list...)
+	return r
+}
+
+// The query parameters of links.
+var (
+	tokenParam    = capability.Param{Name: "token", Summary: "The token of the link.", Required: true}
+	callbackParam = capability.Param{Name: "callbackURL", Summary: "Where the browser is sent afterwards: a path of the base URL's origin, or an address of a trusted one."}
+	newUserParam  = capability.Param{Name: "newUserCallbackURL", Summary: "The same for a new user."}
+	errorParam    = capability.Param{Name: "errorCallbackURL", Summary: "The same after a refusal, whose code is added as the parameter error."}
+)
+
 // sends marks a route by which any caller can send a link or a code to an address.
 func (r route) sends(what string) route {
 	r.Sends = what
@@ -74,7 +89,7 @@ func (l *library) joins(r route) route {
 func (l *library) statusRoutes() []route {
 	return []route{
 		get("/ok", rateRead, l.getOK),
-		get("/error", rateRead, l.getError).opened(),
+		get("/error", rateRead, l.getError).opened().reads(capability.Param{Name: "error", Summary: "The code to show."}),
 	}
 }
 

@@ -27,9 +27,18 @@ func (l *library) socialRoutes() []route {
 		post("/sign-in/social", rateSignIn, l.signInSocial),
 		post("/link-social", rateWrite, l.linkSocial),
 		post("/one-tap/callback", rateSignIn, l.oneTap),
-		get("/callback/:id", rateWrite, l.getCallback).opened(),
+		get("/callback/:id", rateWrite, l.getCallback).opened().reads(ofProvider...),
 		post("/callback/:id", rateWrite, l.postCallback).opened(),
 	}, l.providerTokenRoutes()...)
+}
+
+// ofProvider are the query parameters with which a provider sends the browser back.
+var ofProvider = []capability.Param{
+	{Name: "state", Summary: "The state of the request to the provider."},
+	{Name: "code", Summary: "The code to exchange for tokens."},
+	{Name: "error", Summary: "The code of the provider's refusal."},
+	{Name: "iss", Summary: "The issuer."},
+	{Name: "user", Summary: "What Apple says of a new user, as JSON."},
 }
 
 const (

@@ -14,8 +14,8 @@ import (
 func (l *library) verifyRoutes() []route {
 	return []route{
 		post("/send-verification-email", rateSend, l.sendVerification).sends(sendsLink),
-		get("/verify-email", rateLink, l.getVerifyEmail).opened(),
-		post("/verify-email", rateLink, l.postVerifyEmail).opened(),
+		get("/verify-email", rateLink, l.getVerifyEmail).opened().reads(tokenParam, callbackParam),
+		post("/verify-email", rateLink, l.postVerifyEmail).opened().reads(tokenParam, callbackParam),
 	}
 }
 

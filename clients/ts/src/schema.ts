@@ -10234,7 +10234,10 @@ export interface operations {
     };
     getAuthAccountInfo: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The id of one of the caller's accounts. */
+                accountId?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -10451,7 +10454,18 @@ export interface operations {
     };
     getAuthCallbackById: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The state of the request to the provider. */
+                state?: string;
+                /** @description The code to exchange for tokens. */
+                code?: string;
+                /** @description The code of the provider's refusal. */
+                error?: string;
+                /** @description The issuer. */
+                iss?: string;
+                /** @description What Apple says of a new user, as JSON. */
+                user?: string;
+            };
             header?: never;
             path: {
                 id: string;
@@ -10623,7 +10637,12 @@ export interface operations {
     };
     getAuthDeleteUserCallback: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description The token of the link. */
+                token: string;
+                /** @description Where the browser is sent afterwards: a path of the base URL's origin, or an address of a trusted one. */
+                callbackURL?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -10658,7 +10677,12 @@ export interface operations {
     };
     postAuthDeleteUserCallback: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description The token of the link. */
+                token: string;
+                /** @description Where the browser is sent afterwards: a path of the base URL's origin, or an address of a trusted one. */
+                callbackURL?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -10990,7 +11014,10 @@ export interface operations {
     };
     getAuthError: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The code to show. */
+                error?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -11251,7 +11278,16 @@ export interface operations {
     };
     getAuthMagicLinkVerify: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description The token of the link. */
+                token: string;
+                /** @description Where the browser is sent afterwards: a path of the base URL's origin, or an address of a trusted one. */
+                callbackURL?: string;
+                /** @description The same for a new user. */
+                newUserCallbackURL?: string;
+                /** @description The same after a refusal, whose code is added as the parameter error. */
+                errorCallbackURL?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -11286,7 +11322,16 @@ export interface operations {
     };
     postAuthMagicLinkVerify: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description The token of the link. */
+                token: string;
+                /** @description Where the browser is sent afterwards: a path of the base URL's origin, or an address of a trusted one. */
+                callbackURL?: string;
+                /** @description The same for a new user. */
+                newUserCallbackURL?: string;
+                /** @description The same after a refusal, whose code is added as the parameter error. */
+                errorCallbackURL?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -11443,7 +11488,10 @@ export interface operations {
     };
     getAuthPasskeyGenerateRegisterOptions: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The kind of authenticator; any by default. */
+                authenticatorAttachment?: "platform" | "cross-platform";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -11654,7 +11702,10 @@ export interface operations {
     };
     postAuthResetPassword: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The token of the link, unless the body has it. */
+                token?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -11685,7 +11736,10 @@ export interface operations {
     };
     getAuthResetPasswordByToken: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Where the browser is sent afterwards: a path of the base URL's origin, or an address of a trusted one. */
+                callbackURL?: string;
+            };
             header?: never;
             path: {
                 token: string;
@@ -12445,7 +12499,12 @@ export interface operations {
     };
     getAuthVerifyEmail: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description The token of the link. */
+                token: string;
+                /** @description Where the browser is sent afterwards: a path of the base URL's origin, or an address of a trusted one. */
+                callbackURL?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -12480,7 +12539,12 @@ export interface operations {
     };
     postAuthVerifyEmail: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description The token of the link. */
+                token: string;
+                /** @description Where the browser is sent afterwards: a path of the base URL's origin, or an address of a trusted one. */
+                callbackURL?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;

@@ -21,3 +21,12 @@ void kit.get("/ledger/{currency}")
 const why: OnState = (state, code, refusal) => console.log(state, code?.toFixed(), refusal?.code)
 kit.presence(() => {}, (state, code, refusal) => why(state, code, refusal)).stop()
 kit.session("1", { onView() {}, onState: why }).stop()
+
+// Routes of sign-in have the query parameters that they read.
+void kit.get("/auth/verify-email", { query: { token: "t" } })
+void kit.post("/auth/magic-link/verify", undefined, { query: { token: "t", callbackURL: "/" } })
+void kit.post("/auth/delete-user/callback", undefined, { query: { token: "t" } })
+void kit.get("/auth/account-info", { query: { accountId: "1" } })
+void kit.get("/auth/passkey/generate-register-options", { query: { authenticatorAttachment: "platform" } })
+// @ts-expect-error
+void kit.get("/auth/verify-email", { query: { tokens: "t" } })
