@@ -238,8 +238,10 @@ export const createClient = (options: ClientOptions = {}): Client => new Client(
 
 async function content(response: Response): Promise<unknown> {
   if (response.status === 204) return undefined
+  const type = response.headers.get("Content-Type") ?? "text/plain"
+  if (type.startsWith("text/")) return response.text()
+  if (!/^application\/([a-z.+-]+\+)?json\b/.test(type)) return response.blob()
   const text = await response.text()
-  if (!/^application\/([a-z.+-]+\+)?json\b/.test(response.headers.get("Content-Type") ?? "")) return text
   return text === "" ? undefined : JSON.parse(text)
 }
 

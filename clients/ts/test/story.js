@@ -83,6 +83,9 @@ export async function upload(kit, base) {
   must(begun.length === 1 && begun[0] === left.id, "it was begun as " + begun)
   const resumed = client.upload(file, { id: left.id })
   must((await resumed.run())?.state === "ready", "it was not taken up again")
+  const bytesBack = await client.get("/storage/{id}", { path: { id: object.id } })
+  must(bytesBack instanceof Blob, "the bytes came back as " + typeof bytesBack)
+  must(new Uint8Array(await bytesBack.arrayBuffer()).every((byte, i) => byte === bytes[i]) && bytesBack.size === bytes.length, "other bytes came back")
   const paths = []
   for (const { path } of (await client.get("/storage", { query: { prefix: "" } })).items) paths.push(path)
   must(paths.includes("film.mp4") && paths.includes("again.mp4"), "the list lacks one: " + paths)
