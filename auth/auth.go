@@ -168,7 +168,7 @@ func (a *Auth) health() []capability.HealthKey {
 
 // Users returns how the guards of user routes verify their callers.
 func (a *Auth) Users() capability.Users {
-	return capability.Users{Bearer: a.bearer, Session: a.session, CSRF: a.csrf, CSRFToken: a.heldToken, Origins: a.webOrigins(), Domain: Name}
+	return capability.Users{Bearer: a.bearer, Session: a.session, CSRF: a.csrf, CSRFToken: a.tokenFor, Origins: a.webOrigins(), Domain: Name}
 }
 
 // userIDForm is the form of a user id, which appears in keys, paths and logs.

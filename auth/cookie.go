@@ -179,22 +179,21 @@ func (a *Auth) cookieName(name string) string {
 // csrf checks that the request carries the CSRF token of the very session that proved it. Refuses
 // with auth/csrf.
 func (a *Auth) csrf(r *http.Request, caller capability.Caller) error {
-	secret, given := a.secret(r)
-	tokens := r.Header.Values(csrfHeader)
-	if !given || len(tokens) != 1 || !hmac.Equal([]byte(tokens[0]), []byte(csrfToken(secret, caller.SessionID))) {
+	want, tokens := a.tokenFor(r, caller), r.Header.Values(csrfHeader)
+	if want == "" || len(tokens) != 1 || !hmac.Equal([]byte(tokens[0]), []byte(want)) {
 		return capability.ErrCSRF.Saying("Send the value of the cookie %s as %s: the request did not prove that it comes from your own page.",
 			a.cookieName(csrfCookie), csrfHeader)
 	}
 	return nil
 }
 
-// heldToken returns the CSRF token that the request's cookie holds.
-func (a *Auth) heldToken(r *http.Request) string {
-	cookie, err := r.Cookie(a.cookieName(csrfCookie))
-	if err != nil {
+// tokenFor returns the CSRF token of a session that the request's cookie proves, or "".
+func (a *Auth) tokenFor(r *http.Request, caller capability.Caller) string {
+	secret, given := a.secret(r)
+	if !given {
 		return ""
 	}
-	return cookie.Value
+	return csrfToken(secret, caller.SessionID)
 }
 
 // csrfToken is keyed by the cookie itself: only holders of the session can

@@ -35,9 +35,9 @@ type Users struct {
 	Session func(r *http.Request) (caller Caller, ok bool, err error)
 	// CSRF checks the X-CSRF-Token of a request proved by that session's cookie.
 	CSRF func(r *http.Request, caller Caller) error
-	// CSRFToken returns the CSRF token of the request's session, "" for none, for pages of another
-	// host, which cannot read it from the cookie. It may be nil.
-	CSRFToken func(r *http.Request) string
+	// CSRFToken returns the CSRF token of the session whose cookie proves the request, "" for none,
+	// for pages that cannot read it from the cookie. It may be nil.
+	CSRFToken func(r *http.Request, c Caller) string
 	// Origins are those, besides the kit's own, whose pages may call with cookies, such as
 	// "https://app.example.com". User rows, and the public rows of Domain, send them CORS headers.
 	Origins []string

@@ -130,5 +130,15 @@ func inBrowser(t *testing.T) {
 		const kit = await import("/client/index.js")
 		const cookies = kit.createClient()
 		const made = await cookies.post("/multiplayer/games/{game}", undefined, { path: { game: "duel" }, idempotencyKey: true })
-		if (!made.id) throw new Error("no session")`, nil)
+		if (!made.id) throw new Error("no session")
+		// So do they where another token hides that of the session: of a neighbor, or of an earlier sign-in.
+		history.pushState(null, "", "/client/page")
+		document.cookie = "kit_csrf=neighbor; path=/client"
+		await kit.createClient({ credentials: { accessToken: "" } }).get("/auth/devices") // by the refresh token's cookie
+		await kit.createClient().post("/multiplayer/games/{game}", undefined, { path: { game: "duel" }, idempotencyKey: true })
+		for (const hidden of ["stale", "%"]) {
+			document.cookie = "kit_csrf=" + hidden
+			for (const client of [cookies, kit.createClient()])
+				await client.post("/multiplayer/games/{game}", undefined, { path: { game: "duel" }, idempotencyKey: true })
+		}`, nil)
 }

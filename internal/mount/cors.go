@@ -15,7 +15,7 @@ import (
 // The headers that pages of the trusted origins of auth may send and read.
 const (
 	pageHeaders    = "Content-Type, Authorization, X-CSRF-Token, Idempotency-Key, X-Kit-Fresh, X-Kit-Client, X-Captcha-Response"
-	pageExposed    = "X-Request-Id, Retry-After, Idempotency-Replayed, Set-Auth-Token, Set-Auth-Jwt, X-CSRF-Token"
+	pageExposed    = "X-Request-Id, Retry-After, Idempotency-Replayed, Set-Auth-Token, Set-Auth-Jwt, X-CSRF-Token, X-Kit-Fresh, X-Retry-After"
 	pageAnyMethods = "GET, POST, PUT, PATCH, DELETE"
 	pageMaxAge     = 10 * time.Minute
 )
@@ -114,13 +114,14 @@ func (x *exchange) cors() (done bool) {
 	return false
 }
 
-// tellToken gives a page of a trusted origin the CSRF token of its session, which
-// it cannot read from the cookie of another host.
-func (x *exchange) tellToken() {
-	if x.m.Users.CSRFToken == nil || !slices.Contains(x.m.Users.Origins, x.r.Header.Get("Origin")) {
+// tellToken gives a page of the own or a trusted origin the CSRF token of its session. A page of
+// another host cannot read it from the cookie, nor can a service worker, and the cookie that a page
+// reads may be another's.
+func (x *exchange) tellToken(caller capability.Caller) {
+	if x.m.Users.CSRFToken == nil || !x.sameOrigin() {
 		return
 	}
-	if token := x.m.Users.CSRFToken(x.r); token != "" {
+	if token := x.m.Users.CSRFToken(x.r, caller); token != "" {
 		x.w.Header().Set("X-CSRF-Token", token)
 	}
 }

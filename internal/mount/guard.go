@@ -58,7 +58,7 @@ func (x *exchange) user(g capability.Guard) (capability.Caller, error) {
 	if !ok {
 		return none, capability.ErrUnauthenticated
 	}
-	x.tellToken()
+	x.tellToken(caller)
 	if err := x.ownPage(g, caller); err != nil {
 		return none, err
 	}

@@ -7,6 +7,8 @@ export class Credential {
     limit;
     renewing;
     heard;
+    fresh;
+    stale = new Set(); // CSRF tokens that were refused
     constructor(baseUrl, given, fetch, limit) {
         this.baseUrl = baseUrl;
         this.given = given;
@@ -28,6 +30,8 @@ export class Credential {
         const token = await this.token();
         if (token)
             headers.set("Authorization", "Bearer " + token);
+        if (token && this.fresh)
+            headers.set("X-Kit-Fresh", this.fresh);
         if (token !== undefined || method === "GET" || method === "HEAD")
             return token;
         const csrf = this.csrf();
@@ -36,15 +40,21 @@ export class Credential {
         return csrf;
     }
     // csrf reads the token from the cookie only on pages of the kit's host: on another
-    // host a cookie of that name is not the kit's.
+    // host a cookie of that name is not the kit's. There may be several, of an earlier
+    // configuration or set by another host, so one that was refused is not sent again.
     csrf() {
         const { location } = globalThis;
         const own = location && new URL(this.baseUrl, location.href).hostname === location.hostname;
-        return (own ? csrfToken() : undefined) ?? this.heard;
+        return [...(own ? csrfTokens() : []), this.heard].find((token) => token !== undefined && !this.stale.has(token));
     }
-    /** Stores the CSRF token of a response, because a page of another host cannot read the cookie. */
+    /**
+     * Stores the CSRF token of a response, because a page of another host cannot read the
+     * cookie, and the proof of a confirmation, without which an access token may not change
+     * how its user signs in.
+     */
     hear(response) {
         this.heard = response.headers.get("X-CSRF-Token") ?? this.heard;
+        this.fresh = response.headers.get("X-Kit-Fresh") ?? this.fresh;
     }
     /**
      * Replaces a credential that was refused with a code; resolves to false if it cannot be
@@ -52,13 +62,20 @@ export class Credential {
      */
     async renew(code, refused) {
         if (this.given === "cookie")
-            return code === "auth/csrf" && this.csrf() !== refused; // the refusal carried a new one
+            return code === "auth/csrf" && this.another(refused);
         if (code !== "auth/unauthenticated")
             return false;
         if (this.given.accessToken !== refused)
             return true; // another call has renewed it
         this.renewing ??= this.locked(() => this.rotate()).finally(() => { this.renewing = undefined; });
         return this.renewing;
+    }
+    // another gives up a CSRF token and reports whether there is one of another cookie, or of the
+    // refusal.
+    another(refused) {
+        if (refused !== undefined)
+            this.stale.add(refused);
+        return this.csrf() !== undefined;
     }
     // locked lets one tab of a browser renew at a time, because all tabs share the cookie.
     locked(rotate) {
@@ -97,19 +114,17 @@ export class Credential {
         });
         if (response.ok)
             return (await response.json());
+        this.hear(response);
         const refusal = await KitError.of(response);
+        if (refusal.code === "auth/csrf" && this.another(csrf))
+            return this.exchange(refreshToken);
         if (refusal.temporary || refusal.status >= 500)
             throw refusal; // the token may still be valid
         return undefined;
     }
 }
-// csrfToken reads the token from its cookie, whose prefix depends on https.
-function csrfToken() {
-    const all = globalThis.document?.cookie ?? "";
-    for (const pair of all.split("; ")) {
-        const at = pair.indexOf("=");
-        if (/^(__Host-|__Secure-)?kit_csrf$/.test(pair.slice(0, at)))
-            return decodeURIComponent(pair.slice(at + 1));
-    }
-    return undefined;
+// csrfTokens reads the tokens from their cookies, whose prefix depends on https.
+function csrfTokens() {
+    const pairs = globalThis.document?.cookie.split("; ") ?? [];
+    return pairs.flatMap((pair) => /^(?:__Host-|__Secure-)?kit_csrf=([\w-]+)$/.exec(pair)?.[1] ?? []);
 }

@@ -26,6 +26,8 @@ export type Credentials =
 export class Credential {
   private renewing: Promise<boolean> | undefined
   private heard: string | undefined
+  private fresh: string | undefined
+  private readonly stale = new Set<string>() // CSRF tokens that were refused
 
   constructor(
     private readonly baseUrl: string,
@@ -49,6 +51,7 @@ export class Credential {
   async prove(headers: Headers, method: string): Promise<string | undefined> {
     const token = await this.token()
     if (token) headers.set("Authorization", "Bearer " + token)
+    if (token && this.fresh) headers.set("X-Kit-Fresh", this.fresh)
     if (token !== undefined || method === "GET" || method === "HEAD") return token
     const csrf = this.csrf()
     if (csrf) headers.set("X-CSRF-Token", csrf)
@@ -56,16 +59,22 @@ export class Credential {
   }
 
   // csrf reads the token from the cookie only on pages of the kit's host: on another
-  // host a cookie of that name is not the kit's.
+  // host a cookie of that name is not the kit's. There may be several, of an earlier
+  // configuration or set by another host, so one that was refused is not sent again.
   private csrf(): string | undefined {
     const { location } = globalThis
     const own = location && new URL(this.baseUrl, location.href).hostname === location.hostname
-    return (own ? csrfToken() : undefined) ?? this.heard
+    return [...(own ? csrfTokens() : []), this.heard].find((token) => token !== undefined && !this.stale.has(token))
   }
 
-  /** Stores the CSRF token of a response, because a page of another host cannot read the cookie. */
+  /**
+   * Stores the CSRF token of a response, because a page of another host cannot read the
+   * cookie, and the proof of a confirmation, without which an access token may not change
+   * how its user signs in.
+   */
   hear(response: Response): void {
     this.heard = response.headers.get("X-CSRF-Token") ?? this.heard
+    this.fresh = response.headers.get("X-Kit-Fresh") ?? this.fresh
   }
 
   /**
@@ -73,11 +82,18 @@ export class Credential {
    * replaced. It rejects if that may be possible later.
    */
   async renew(code: string, refused: string | undefined): Promise<boolean> {
-    if (this.given === "cookie") return code === "auth/csrf" && this.csrf() !== refused // the refusal carried a new one
+    if (this.given === "cookie") return code === "auth/csrf" && this.another(refused)
     if (code !== "auth/unauthenticated") return false
     if (this.given.accessToken !== refused) return true // another call has renewed it
     this.renewing ??= this.locked(() => this.rotate()).finally(() => { this.renewing = undefined })
     return this.renewing
+  }
+
+  // another gives up a CSRF token and reports whether there is one of another cookie, or of the
+  // refusal.
+  private another(refused: string | undefined): boolean {
+    if (refused !== undefined) this.stale.add(refused)
+    return this.csrf() !== undefined
   }
 
   // locked lets one tab of a browser renew at a time, because all tabs share the cookie.
@@ -112,18 +128,16 @@ export class Credential {
       ...(refreshToken !== undefined && { body: JSON.stringify({ refreshToken }) }),
     })
     if (response.ok) return (await response.json()) as Tokens
+    this.hear(response)
     const refusal = await KitError.of(response)
+    if (refusal.code === "auth/csrf" && this.another(csrf)) return this.exchange(refreshToken)
     if (refusal.temporary || refusal.status >= 500) throw refusal // the token may still be valid
     return undefined
   }
 }
 
-// csrfToken reads the token from its cookie, whose prefix depends on https.
-function csrfToken(): string | undefined {
-  const all = globalThis.document?.cookie ?? ""
-  for (const pair of all.split("; ")) {
-    const at = pair.indexOf("=")
-    if (/^(__Host-|__Secure-)?kit_csrf$/.test(pair.slice(0, at))) return decodeURIComponent(pair.slice(at + 1))
-  }
-  return undefined
+// csrfTokens reads the tokens from their cookies, whose prefix depends on https.
+function csrfTokens(): string[] {
+  const pairs = globalThis.document?.cookie.split("; ") ?? []
+  return pairs.flatMap((pair) => /^(?:__Host-|__Secure-)?kit_csrf=([\w-]+)$/.exec(pair)?.[1] ?? [])
 }

@@ -207,6 +207,18 @@ export async function proofs({ createClient, KitError }) {
   must(asked.length === 3, "asked " + asked)
 }
 
+/** A proof of the password lets a program change how its user signs in. */
+export async function confirmation({ createClient }, base) {
+  const visitor = createClient({ baseUrl: base, credentials: { accessToken: "" } })
+  const name = "confirm" + Math.random().toString(36).slice(2), password = "correct horse battery"
+  const signed = await visitor.post("/auth/sign-up/email", { email: name + "@example.com", password, name }, { headers: { "X-Kit-Transport": "body" } })
+  const user = createClient({ baseUrl: base, credentials: { accessToken: signed.token } })
+  const change = () => user.post("/auth/change-email", { newEmail: name + "@example.org" })
+  must((await change().catch((error) => error)).code === "SESSION_NOT_FRESH", "an access token alone changed the address")
+  await user.post("/auth/verify-password", { password })
+  must((await change()).status, "the proof did not suffice")
+}
+
 /** A CSRF token goes to the host alone whose cookie holds it. */
 export async function secrecy({ createClient }) {
   if (!globalThis.document) return
@@ -357,4 +369,4 @@ export async function ends({ createClient }, base) {
   woken.stop()
 }
 
-export const stories = { calls, play, buy, upload, lines, handshakes, proofs, secrecy, paths, completion, addresses, last, ends }
+export const stories = { calls, play, buy, upload, lines, handshakes, proofs, confirmation, secrecy, paths, completion, addresses, last, ends }
