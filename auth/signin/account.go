@@ -271,6 +271,8 @@ func (l *library) postDeleteCallback(c *call) (any, error) {
 		}
 	}
 	switch {
+	case isOwn(err) && !c.fromScript():
+		return l.notDeleted(c, user, err)
 	case err != nil:
 		return c.fail(err, "")
 	case callback != "":
@@ -280,6 +282,19 @@ func (l *library) postDeleteCallback(c *call) (any, error) {
 	default:
 		return c.page(200, page{Title: "Your account is deleted", Text: "You can close this page."})
 	}
+}
+
+// notDeleted shows why a link did not delete an account: its user may be signed in elsewhere only.
+func (l *library) notDeleted(c *call, signedIn auth.User, refusal error) (any, error) {
+	k, err := l.peek(c.Context(), c.query("token"), kindDelete)
+	if err != nil || k.userID == signedIn.ID {
+		return c.fail(refusal, "")
+	}
+	shown := auth.LibraryRefusal(refusal)
+	return c.page(shown.Status, page{
+		Title: "Sign in first", Text: "Sign in as " + mask(k.subject) + " in this browser, then open the link again.",
+		Code: shown.Code, Failed: true,
+	})
 }
 
 // wireAccount is one way to sign in, as better-auth's clients know it.

@@ -2,6 +2,7 @@ package signin_test
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -149,6 +150,27 @@ func TestDeletionTwice(t *testing.T) {
 	}
 	a.clock.advance(11 * time.Second)
 	page.get(link).want(401, "UNAUTHORIZED")
+}
+
+// TestDeletionInAnotherBrowser: a link that is opened where its user is not signed in says so, and
+// still works where they are.
+func TestDeletionInAnotherBrowser(t *testing.T) {
+	a := open(t, databasetest.Memory(t), signin.Config{})
+	laptop, eve, phone := a.signedUp("ada@example.com"), a.signedUp("eve@example.com"), a.browser()
+	laptop.post("/delete-user", object{}).ok()
+	link := a.deliver("ada@example.com").Link
+	for who, b := range map[string]*browser{"nobody": phone, "another user": eve} {
+		b.navigating().get(link).page(true)
+		page := b.pressing().do("POST", link, nil).page(false)
+		if !strings.Contains(string(page.Body), "Sign in as a***@example.com in this browser") {
+			t.Errorf("%s is not told what to do: %s", who, page.Body)
+		}
+	}
+	laptop.navigating().get(link).page(true)
+	laptop.pressing().do("POST", link, nil).page(false)
+	if laptop.user() != nil {
+		t.Error("the account was not deleted")
+	}
 }
 
 func TestOneTimeTokenTwice(t *testing.T) {
