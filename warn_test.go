@@ -2,11 +2,13 @@ package kit_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -47,6 +49,40 @@ func TestWarnsOnceOfRequestsThatComeTheWrongWay(t *testing.T) {
 		if n := warned(&log, text); n != 1 {
 			t.Errorf("%d warnings of %s, want 1:\n%s", n, text, &log)
 		}
+	}
+}
+
+// TestWarnsOnceOfATrustedOriginOnAnotherSite: its page signs in, and is signed out with the next
+// call, because browsers keep no Lax cookie of another site.
+func TestWarnsOnceOfATrustedOriginOnAnotherSite(t *testing.T) {
+	const front = "http://127.0.0.1:5173"
+	for name, c := range map[string]struct {
+		cookies  auth.Cookies
+		baseURL  string
+		header   []string
+		warnings int
+	}{
+		"another site":         {warnings: 1},
+		"another port":         {header: []string{"Sec-Fetch-Site", "same-site"}},
+		"an origin not listed": {header: []string{"Origin", "http://127.0.0.1:5174"}},
+		"an access token":      {header: []string{"Authorization", "Bearer x"}},
+		"SameSite=None":        {cookies: auth.Cookies{SameSite: http.SameSiteNoneMode}, baseURL: "https://api.example.com"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			k := kittest.New(t, intoBuffer(&log), kit.WithBaseURL(cmp.Or(c.baseURL, "http://localhost:8080")),
+				kit.WithAuth(auth.Config{TrustedOrigins: []string{front}, Cookies: c.cookies}))
+			page := k.Anonymous().With("Origin", front).With("Sec-Fetch-Site", "cross-site")
+			if len(c.header) > 0 {
+				page = page.With(c.header[0], c.header[1])
+			}
+			for _, path := range []string{"/auth/get-session", "/auth/devices", "/auth/devices"} {
+				page.Get(path)
+			}
+			if n := warned(&log, "another site"); n != c.warnings {
+				t.Errorf("%d warnings, want %d:\n%s", n, c.warnings, &log)
+			}
+		})
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"sync"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
@@ -69,8 +70,10 @@ type Auth struct {
 	revoked  *revocations
 	confirms confirmer
 	cross    *http.CrossOriginProtection
-	mailer   Mailer
-	accounts map[string]*rate.Limiter
+	// crossSite is of the warning of [Auth.warnCrossSite].
+	crossSite sync.Once
+	mailer    Mailer
+	accounts  map[string]*rate.Limiter
 	// forgeries counts forged tokens, madeUp forged cookies, whose limit is wider because browsers
 	// keep sending cookies of ended sessions.
 	forgeries, madeUp forgeries

@@ -88,6 +88,19 @@ func (a *Auth) ownPage(r *http.Request, s Session) error {
 	return nil
 }
 
+// warnCrossSite warns once of a page of a trusted origin whose browser keeps no cookie for it.
+func (a *Auth) warnCrossSite(r *http.Request) {
+	origin := r.Header.Get("Origin")
+	if r.Header.Get("Sec-Fetch-Site") != "cross-site" || a.sameSite() == http.SameSiteNoneMode || !slices.Contains(a.cfg.TrustedOrigins, origin) {
+		return
+	}
+	a.crossSite.Do(func() {
+		a.host.Log.WarnContext(r.Context(), "auth: a page of a trusted origin is on another site than the base URL, so browsers keep no cookies for it: "+
+			"open it on the same site (localhost and 127.0.0.1 are two), set auth.Config.Cookies.SameSite to None, or send tokens",
+			"origin", origin, "baseURL", a.issuer)
+	})
+}
+
 // crossOrigin returns the standard library's cross-origin protection with the trusted origins.
 func crossOrigin(a *Auth) *http.CrossOriginProtection {
 	cross := http.NewCrossOriginProtection()

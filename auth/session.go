@@ -161,6 +161,7 @@ func (a *Auth) session(r *http.Request) (caller capability.Caller, ok bool, err 
 func (a *Auth) cookieSession(r *http.Request) (session Session, ok bool, err error) {
 	secret, given := a.secret(r)
 	if !given {
+		a.warnCrossSite(r)
 		return Session{}, false, nil
 	}
 	now, hash := a.host.Now(), hashed(secret)
