@@ -31,6 +31,8 @@ export class Socket {
         this.onFrame = onFrame;
         this.onState = onState;
         this.plain = plain;
+        if (!client.WebSocket)
+            throw new TypeError("there is no WebSocket: pass one as the option webSocket");
         globalThis.addEventListener?.("online", this.wake);
         globalThis.addEventListener?.("offline", this.cut);
         globalThis.document?.addEventListener("visibilitychange", this.seen);
@@ -63,9 +65,11 @@ export class Socket {
     async connect() {
         this.waiting = undefined;
         const attempt = ++this.attempt;
-        const ws = await this.client.open(this.path);
+        const ws = await this.client.open(this.path).catch(() => undefined); // a policy of the page forbids it
         if (this.stopped || attempt !== this.attempt)
-            return ws.close();
+            return ws?.close();
+        if (!ws)
+            return this.lost(code.failed, false);
         this.ws = ws;
         let opened = false;
         ws.onopen = () => { opened = true; this.backoff = 250; this.heard(); this.onState("open"); };

@@ -46,6 +46,7 @@ export class Socket {
     /** A path that is refused to the same callers as the socket, for the reason. */
     private readonly plain = path,
   ) {
+    if (!client.WebSocket) throw new TypeError("there is no WebSocket: pass one as the option webSocket")
     globalThis.addEventListener?.("online", this.wake)
     globalThis.addEventListener?.("offline", this.cut)
     globalThis.document?.addEventListener("visibilitychange", this.seen)
@@ -80,8 +81,9 @@ export class Socket {
   private async connect(): Promise<void> {
     this.waiting = undefined
     const attempt = ++this.attempt
-    const ws = await this.client.open(this.path)
-    if (this.stopped || attempt !== this.attempt) return ws.close()
+    const ws = await this.client.open(this.path).catch(() => undefined) // a policy of the page forbids it
+    if (this.stopped || attempt !== this.attempt) return ws?.close()
+    if (!ws) return this.lost(code.failed, false)
     this.ws = ws
     let opened = false
     ws.onopen = () => { opened = true; this.backoff = 250; this.heard(); this.onState("open") }

@@ -163,6 +163,30 @@ export async function handshakes({ createClient }) {
   }
 }
 
+/** A socket that cannot be made is lost; where there is none at all, the caller is told at once. */
+export async function sockets({ createClient }) {
+  class Refused {
+    constructor() { throw new DOMException("not from this page", "SecurityError") }
+  }
+  const states = []
+  const client = (webSocket) => createClient({ baseUrl: "http://nowhere", credentials: { accessToken: "x" }, webSocket, fetch: scripted({ "": () => [200, {}] }) })
+  const presence = client(Refused).presence(() => {}, (state, code) => states.push(state + " " + code))
+  await until(() => states.length > 1, () => "a socket that cannot be made was " + states)
+  must(states[1] === "lost 1006", "a socket that cannot be made was " + states)
+  presence.stop()
+
+  const { WebSocket } = globalThis
+  globalThis.WebSocket = undefined
+  try {
+    client(undefined).presence(() => {})
+    must(false, "presence began without WebSocket")
+  } catch (error) {
+    must(error instanceof TypeError && /webSocket/.test(error.message), "without WebSocket presence failed with " + error)
+  } finally {
+    globalThis.WebSocket = WebSocket
+  }
+}
+
 // scripted answers calls by the ends of their addresses and methods: with a status
 // and a body, with a Response, or by throwing.
 const scripted = (answers, asked = []) => async (url, { method, headers }) => {
@@ -369,4 +393,4 @@ export async function ends({ createClient }, base) {
   woken.stop()
 }
 
-export const stories = { calls, play, buy, upload, lines, handshakes, proofs, confirmation, secrecy, paths, completion, addresses, last, ends }
+export const stories = { calls, play, buy, upload, lines, handshakes, sockets, proofs, confirmation, secrecy, paths, completion, addresses, last, ends }
