@@ -323,7 +323,8 @@ func TestDocsErrors(t *testing.T) {
 	}
 	page.WriteString("\n## Sign-in\n\n" +
 		"The routes of the sign-in library refuse as better-auth does, in place of `kit/` codes too:\n" +
-		"`{\"code\", \"message\", \"error\": {\"code\", \"message\", \"requestId\", \"details\"}}`, with the same code twice. A 429 carries\n" +
+		"`{\"code\", \"message\", \"error\": {\"code\", \"message\", \"requestId\", \"details\"}}`, with the same code twice.\n" +
+		"A `VALIDATION_ERROR` about a member of the body has its name in `details.field`. A 429 carries\n" +
 		"`X-Retry-After` too. Where a browser opens a link, the refusal is a page, or a redirect with `?error=` and the code.\n" + columns)
 	for _, e := range signInRefusals(k) {
 		row(e)

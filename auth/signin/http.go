@@ -112,9 +112,9 @@ func (c *call) decode(into any) error {
 }
 
 // invalidField is a VALIDATION_ERROR about a member of the body, which it names as
-// better-auth does.
+// better-auth does, and in its details.
 func invalidField(name, reason string) *capability.Error {
-	return errValidation.Saying("[body.%s] %s", name, reason)
+	return errValidation.Saying("[body.%s] %s", name, reason).With(map[string]string{"field": name})
 }
 
 // needs refuses a decoded body without one of the members. Refuses with

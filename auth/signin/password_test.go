@@ -50,6 +50,23 @@ func TestSignUpAndIn(t *testing.T) {
 	})
 }
 
+// TestRefusalNamesTheField: a form shows a refusal at the member that details name.
+func TestRefusalNamesTheField(t *testing.T) {
+	b := open(t, databasetest.Memory(t), signin.Config{}).browser()
+	for field, body := range map[string]object{
+		"email":    {"email": "x", "password": "correct horse battery"},
+		"password": {"email": "ada@example.com"},
+		"name":     {"email": "ada@example.com", "password": "correct horse battery", "name": 7},
+	} {
+		got := decoded[struct {
+			Error struct{ Details struct{ Field string } }
+		}](b.post("/sign-up/email", body).want(400, "VALIDATION_ERROR"))
+		if got.Error.Details.Field != field {
+			t.Errorf("the refusal of %v names %q", body, got.Error.Details.Field)
+		}
+	}
+}
+
 func TestSignUpRefusals(t *testing.T) {
 	a := open(t, databasetest.Memory(t), signin.Config{Breached: func(_ context.Context, password string) (bool, error) {
 		return password == "password1", nil
