@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/bearer"
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/internal/jose"
 )
@@ -218,6 +220,32 @@ func (a *Auth) firstSeen(ctx context.Context, raw string, now time.Time) (access
 		a.forgeries.found(ctx)
 	}
 	return token, err
+}
+
+// Lapsed returns the session of the request's access token where the token has expired and the
+// session has not: a client that renews the token is signed in. ok is false for any other request.
+func (a *LibraryHost) Lapsed(r *http.Request) (session Session, ok bool, err error) {
+	raw, given, err := bearer.Token(r)
+	if err != nil || !given || len(raw) > jose.MaxSize {
+		return Session{}, false, nil
+	}
+	now := a.host.Now()
+	t, err := jose.Parse(raw)
+	if err != nil || t.Type != tokenType || !expired(t.ExpiresAt, now) {
+		return Session{}, false, nil
+	}
+	key, found, err := a.keys.find(r.Context(), t.KeyID, now)
+	if err != nil {
+		return Session{}, false, unavailable("reading signing keys", err)
+	}
+	if !found || t.Verify(key.public) != nil || a.checkClaims(t, now) != nil {
+		return Session{}, false, nil
+	}
+	session, ok, err = a.store.sessionByID(r.Context(), t.Text("sid"), now)
+	if err != nil {
+		return Session{}, false, unavailable("reading the session", err)
+	}
+	return session, ok, nil
 }
 
 // errOver refuses a token that has expired or whose session has ended.

@@ -66,17 +66,25 @@ func (l *library) deleteAnonymous(c *call) (any, error) {
 	})
 }
 
-// anonymous returns the caller if they are an anonymous user.
+// anonymous returns the caller if they are an anonymous user. Refuses one whose access token has
+// expired with UNAUTHORIZED.
 func (c *call) anonymous() (auth.User, bool, error) {
 	session, ok, err := c.maybeSession()
-	if err != nil || !ok {
+	lapsed := false
+	if err == nil && !ok {
+		session, lapsed, err = c.l.auth.Lapsed(c.r)
+	}
+	if err != nil || !ok && !lapsed {
 		return auth.User{}, false, err
 	}
 	user, err := c.l.auth.User(c.Context(), session.UserID)
 	if errors.Is(err, auth.ErrUserNotFound) {
 		return auth.User{}, false, nil
 	}
-	return user, err == nil && user.Anonymous, err
+	if err == nil && lapsed && user.Anonymous {
+		err = errUnauthorized // as a visitor they would lose what they own
+	}
+	return user, err == nil && user.Anonymous && !lapsed, err
 }
 
 // stillAnonymous locks and reads a user who was anonymous: of two requests that upgrade one, the

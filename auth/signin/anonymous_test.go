@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin"
@@ -127,4 +128,46 @@ func TestAnonymousUserBecomesOnePerson(t *testing.T) {
 	if told != 0 {
 		t.Errorf("the application was told %d times", told)
 	}
+}
+
+// TestExpiredTokenOfALiveSession: a client whose access token has expired is told to renew it,
+// instead of that it is signed out, and a guest who signs up then keeps what they own. A token whose
+// session has ended counts as none, so that its user can sign in again.
+func TestExpiredTokenOfALiveSession(t *testing.T) {
+	a := open(t, databasetest.Memory(t), signin.Config{Anonymous: true})
+	bearing := func(token any) *browser { return a.native().with("Authorization", "Bearer "+token.(string)) }
+	got := decoded[object](a.native().post("/sign-in/anonymous", nil).ok())
+	id := got["user"].(object)["id"].(string)
+	phone := bearing(got["token"])
+	up := object{"email": "ada@example.com", "password": password, "name": "Ada"}
+	a.clock.advance(20 * time.Minute)
+	phone.get("/get-session").want(401, "UNAUTHORIZED")
+	phone.post("/sign-out", object{}).want(401, "UNAUTHORIZED")
+	phone.post("/sign-in/anonymous", nil).want(401, "UNAUTHORIZED")
+	phone.post("/sign-up/email", up).want(401, "UNAUTHORIZED")
+	if n := len(a.live(id)); n != 1 {
+		t.Fatalf("%d sessions", n)
+	}
+	token, err := a.SessionAccessToken(t.Context(), a.live(id)[0])
+	must(t, err)
+	if user := decoded[object](bearing(token).post("/sign-up/email", up).ok())["user"].(object); user["id"] != id {
+		t.Errorf("the guest became %v", user)
+	}
+	in := object{"email": "ada@example.com", "password": password}
+	old := bearing(decoded[object](phone.post("/sign-in/email", in).ok())["token"])
+	a.clock.advance(20 * time.Minute)
+	_, err = a.RevokeUser(t.Context(), id)
+	must(t, err)
+	if body := string(old.get("/get-session").ok().Body); body != "null" {
+		t.Errorf("an ended session is %s", body)
+	}
+	old.post("/sign-out", object{}).ok()
+	old.post("/sign-in/email", in).ok()
+}
+
+func (a *app) live(userID string) []auth.Session {
+	a.t.Helper()
+	list, err := a.Sessions(a.t.Context(), userID)
+	must(a.t, err)
+	return list
 }

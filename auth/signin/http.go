@@ -205,6 +205,16 @@ func (c *call) session() (auth.Session, error) {
 	return session, err
 }
 
+// notLapsed refuses a caller whose access token has expired, but not its session: they are no
+// visitor, and the client renews the token and repeats the request. Refuses with UNAUTHORIZED.
+func (c *call) notLapsed() error {
+	_, lapsed, err := c.l.auth.Lapsed(c.r)
+	if err == nil && lapsed {
+		err = errUnauthorized
+	}
+	return err
+}
+
 // user returns the signed-in caller. Refuses with UNAUTHORIZED.
 func (c *call) user() (auth.User, auth.Session, error) {
 	session, err := c.session()

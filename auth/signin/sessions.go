@@ -59,6 +59,9 @@ func (l *library) showBoth(c *call, session auth.Session, user auth.User) (any, 
 // getSession returns null to callers without a session.
 func (l *library) getSession(c *call) (any, error) {
 	session, ok, err := c.maybeSession()
+	if err == nil && !ok {
+		err = c.notLapsed()
+	}
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -152,6 +155,9 @@ func (l *library) updateSession(c *call) (any, error) {
 }
 
 func (l *library) signOut(c *call) (any, error) {
+	if err := c.notLapsed(); err != nil {
+		return nil, err
+	}
 	if err := l.auth.Leave(c.w, c.r); err != nil {
 		return nil, err
 	}

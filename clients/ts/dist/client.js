@@ -93,7 +93,7 @@ export class Client {
                     throw cause;
                 failure = cause instanceof KitError ? cause : KitError.network(cause);
             }
-            if (!renewed && (failure.code === "auth/unauthenticated" || failure.code === "auth/csrf")) {
+            if (!renewed && ["auth/unauthenticated", "UNAUTHORIZED", "auth/csrf"].includes(failure.code)) {
                 try {
                     renewed = await this.credential.renew(failure.code, proof);
                     if (renewed)

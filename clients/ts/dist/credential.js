@@ -63,7 +63,7 @@ export class Credential {
     async renew(code, refused) {
         if (this.given === "cookie")
             return code === "auth/csrf" && this.another(refused);
-        if (code !== "auth/unauthenticated")
+        if (code !== "auth/unauthenticated" && code !== "UNAUTHORIZED")
             return false;
         if (this.given.accessToken !== refused)
             return true; // another call has renewed it

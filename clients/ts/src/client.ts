@@ -206,7 +206,7 @@ export class Client {
         if (options.signal?.aborted) throw cause
         failure = cause instanceof KitError ? cause : KitError.network(cause)
       }
-      if (!renewed && (failure.code === "auth/unauthenticated" || failure.code === "auth/csrf")) {
+      if (!renewed && ["auth/unauthenticated", "UNAUTHORIZED", "auth/csrf"].includes(failure.code)) {
         try {
           renewed = await this.credential.renew(failure.code, proof)
           if (renewed) continue

@@ -83,7 +83,7 @@ export class Credential {
    */
   async renew(code: string, refused: string | undefined): Promise<boolean> {
     if (this.given === "cookie") return code === "auth/csrf" && this.another(refused)
-    if (code !== "auth/unauthenticated") return false
+    if (code !== "auth/unauthenticated" && code !== "UNAUTHORIZED") return false
     if (this.given.accessToken !== refused) return true // another call has renewed it
     this.renewing ??= this.locked(() => this.rotate()).finally(() => { this.renewing = undefined })
     return this.renewing

@@ -12052,6 +12052,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["SignInRefused400-VALIDATIONERROR"];
+            401: components["responses"]["SignInRefused401-UNAUTHORIZED"];
             403: components["responses"]["SignInRefused403-b046f3b40356e20a"];
             413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
             429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];

@@ -21,6 +21,10 @@ const renewed = []
 const credentials = { accessToken: (await login.json()).accessToken, refreshToken: cookie.split(";")[0].split("=")[1], onRenewed: (t) => renewed.push(t) }
 const native = kit.createClient({ baseUrl: base, credentials })
 await fetch(base + "/test/expire", { method: "POST" })
+if ((await native.get("/auth/get-session"))?.user.id !== "native" || !(await native.get("/auth/list-sessions")).length) {
+  console.error("an access token that has expired was not renewed for the routes of sign-in")
+  process.exit(1)
+}
 const both = await Promise.all([native.get("/ledger/{currency}", { path: { currency: "coins" } }), native.get("/auth/devices")])
 if (!both[0].currency || renewed.length !== 1 || !renewed[0].refreshToken) {
   console.error("renewed", renewed, both)
