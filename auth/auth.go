@@ -70,7 +70,7 @@ type Auth struct {
 	revoked  *revocations
 	confirms confirmer
 	cross    *http.CrossOriginProtection
-	// crossSite is of the warning of [Auth.warnCrossSite].
+	// crossSite makes [Auth.warnCrossSite] warn once.
 	crossSite sync.Once
 	mailer    Mailer
 	accounts  map[string]*rate.Limiter
