@@ -102,9 +102,11 @@ func (x *exchange) fromTrusted() bool {
 // cors lets pages of the trusted origins read the response of a row, and handles
 // their preflight where the row takes any method; done is true then.
 func (x *exchange) cors() (done bool) {
-	if !x.m.forPages(x.row.entry) || !x.fromTrusted() {
-		return false
-	}
+	return x.m.forPages(x.row.entry) && x.fromTrusted() && x.corsToAny()
+}
+
+// corsToAny is cors for a request that a page of a trusted origin sent, whatever its method.
+func (x *exchange) corsToAny() (done bool) {
 	if x.r.Method == http.MethodOptions && x.r.Header.Get("Access-Control-Request-Method") != "" {
 		x.pagePreflight(pageAnyMethods)
 		return true

@@ -95,6 +95,21 @@ func TestOthersGetNoCORS(t *testing.T) {
 	}
 }
 
+// A page of a listed origin learns that there is nothing at a path; without CORS it would look as if
+// the server did not respond.
+func TestListedPagesLearnThatAPathIsMissing(t *testing.T) {
+	w := newWorld(t, withFront)
+	for origin, allowed := range map[string]string{front: front, "https://evil.example": ""} {
+		rec := crossing(w, "POST", "/nowhere", origin, "")
+		if got := rec.Header().Get("Access-Control-Allow-Origin"); rec.Code != 404 || got != allowed {
+			t.Errorf("a page of %s: %d, allowed %q", origin, rec.Code, got)
+		}
+		if got := crossing(w, "OPTIONS", "/nowhere", origin, "POST").Header().Get("Access-Control-Allow-Origin"); got != allowed {
+			t.Errorf("the preflight of %s: allowed %q", origin, got)
+		}
+	}
+}
+
 // A row that only development has is for nobody's pages.
 func TestDevelopmentRowsGetNoCORS(t *testing.T) {
 	w := newWorld(t, func(cfg *mount.Config) {

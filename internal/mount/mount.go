@@ -173,5 +173,8 @@ func (m *Mount) unrouted(err error, c echo.Context) {
 	}
 	x.harden()
 	m.warnMisplaced(x.r.URL.Path)
+	if refusal == capability.ErrNotFound && x.fromTrusted() && x.corsToAny() {
+		return
+	}
 	x.refuse(refusal)
 }
