@@ -210,6 +210,7 @@ func (b *builder) frames(r capability.Route) (*frames, error) {
 const (
 	jsonType = "application/json"
 	htmlType = "text/html"
+	formType = "application/x-www-form-urlencoded"
 )
 
 func (b *builder) body(op *operation, r capability.Route) error {
@@ -280,6 +281,9 @@ func (b *builder) library(op *operation, r capability.Route, l *Library) error {
 	}
 	if op.Body != nil {
 		op.MaxBody = cmp.Or(r.MaxBody, capability.DefaultMaxBody)
+	}
+	if op.Body != nil && r.Handle.ShowsPages() {
+		op.Body.Content[formType] = op.Body.Content[jsonType]
 	}
 	var bodies []*jsonschema.Schema
 	for _, value := range l.Returns {

@@ -99,8 +99,9 @@ var documents = map[string]document{
 
 	"POST /request-password-reset": {"Mails a link to set a new password.", requestResetBody{}, returns(resetRequested{}),
 		refuses(errPasswordDisabled, errInvalidRedirectURL, ofMail)},
-	"GET /reset-password/:token": {"Redirects from the mail to the form of the application.", nil, nil, refuses(errInvalidCallbackURL, errInvalidToken)},
-	"POST /reset-password":       {"Sets a new password by the token of a mail, and ends all sessions.", resetPasswordBody{}, returns(done{}), refuses(errInvalidToken, ofChoice)},
+	"GET /reset-password/:token":  {"Leads from the mail to the form of the application, or shows one.", nil, nil, refuses(errInvalidCallbackURL, errInvalidToken)},
+	"POST /reset-password/:token": {"Takes the form that the link shows.", newPasswordBody{}, returns(done{}), refuses(errInvalidToken, ofChoice)},
+	"POST /reset-password":        {"Sets a new password by the token of a mail, and ends all sessions.", resetPasswordBody{}, returns(done{}), refuses(errInvalidToken, ofChoice)},
 
 	"POST /update-user": {"Changes name, picture, user name and the application's fields.", updateUserBody{}, returns(done{}),
 		refuses(whenSignedIn, errEmailUnchangeable, errFieldNotAllowed, errNoFields, ofNames, errUsernameTaken)},

@@ -15,13 +15,15 @@ import (
 )
 
 // page is a plain page with at most one button, which posts to the address the
-// page was opened at.
+// page was opened at, and at most one field, for a new password.
 type page struct {
 	Title, Text string
 	// Code is the code of a refusal, in small print.
 	Code string
 	// Button is the label of the button; empty for none.
 	Button string
+	// Password is the label of the field; empty for none.
+	Password string
 	// Failed marks the page of a failure.
 	Failed bool
 	// App is the application's name, and Home the address of the link back.
@@ -53,7 +55,11 @@ func (p page) html() string {
 	b.WriteString("<style>" + plainpage.Style + "</style></head>\n")
 	write(`<body><header><a href="%">%</a></header>`+"\n<main>"+heading+"%</h1><p>%</p>", p.Home, p.App, p.Title, p.Text)
 	if p.Button != "" {
-		write(`<form method="post"><button>%</button></form>`, p.Button)
+		b.WriteString(`<form method="post">`)
+		if p.Password != "" {
+			write(`<label>% <input type="password" name="newPassword" autocomplete="new-password" required></label>`, p.Password)
+		}
+		write(`<button>%</button></form>`, p.Button)
 	}
 	if p.Code != "" {
 		write("<p><small>%</small></p>", p.Code)

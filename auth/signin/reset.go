@@ -2,6 +2,9 @@ package signin
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin/mailcode"
@@ -13,6 +16,7 @@ func (l *library) resetRoutes() []route {
 	return []route{
 		post("/request-password-reset", rateSend, l.requestReset).sends(sendsLink),
 		get("/reset-password/:token", rateLink, l.getReset).opened().reads(callbackParam),
+		post("/reset-password/:token", rateSignIn, l.postReset).opened(),
 		post("/reset-password", rateSignIn, l.resetPassword).reads(capability.Param{Name: "token", Summary: "The token of the link, unless the body has it."}),
 	}
 }
@@ -47,19 +51,54 @@ func (l *library) requestReset(c *call) (any, error) {
 		c.mailTo(c.Context(), mailsIn, letter{Kind: kindReset, Address: to, targets: targets{Callback: callback}})
 }
 
-// getReset redirects from the mail to the application's form, with the token, without using it up.
+// getReset leads from the mail to the form for a new password, without using the token up: that of
+// the application, to which it redirects, or its own where the request named none.
 func (l *library) getReset(c *call) (any, error) {
 	callback, err := l.target(c.query("callbackURL"), errInvalidCallbackURL)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := l.peek(c.Context(), c.param("token"), kindReset); err != nil {
+	k, err := l.peek(c.Context(), c.param("token"), kindReset)
+	switch {
+	case err != nil:
 		return c.fail(asInvalid(err), callback)
+	case callback != "":
+		return c.redirect(withQuery(callback, "token", c.param("token")))
+	case c.fromScript():
+		return nil, errInvalidToken.Saying("callbackURL is required")
 	}
-	if callback == "" {
-		return c.fail(errInvalidToken.Saying("callbackURL is required"), "")
+	return c.page(http.StatusOK, l.resetPage("For the account of "+mask(k.subject)+". All its sessions end.", ""))
+}
+
+// resetPage is the form for a new password, after a refusal with its code.
+func (l *library) resetPage(text, code string) page {
+	return page{
+		Title: "Choose a new password", Text: text, Password: fmt.Sprintf("New password, at least %d characters", l.cfg.MinPassword),
+		Button: "Set password", Code: code, Failed: code != "",
 	}
-	return c.redirect(withQuery(callback, "token", c.param("token")))
+}
+
+// postReset takes the form of getReset's own page.
+func (l *library) postReset(c *call) (any, error) {
+	var in newPasswordBody
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	err := l.reset(c.Context(), c.param("token"), in.NewPassword)
+	switch {
+	case c.fromScript():
+		return ok, err
+	case errors.Is(err, errInvalidToken) || err != nil && !isOwn(err):
+		return c.fail(err, "")
+	case err != nil:
+		refusal := auth.LibraryRefusal(err)
+		return c.page(refusal.Status, l.resetPage(refusal.Message, refusal.Code))
+	}
+	return c.page(http.StatusOK, page{Title: "Your password is set", Text: "Sign in with it."})
+}
+
+type newPasswordBody struct {
+	NewPassword string `json:"newPassword"`
 }
 
 type resetPasswordBody struct {
@@ -78,15 +117,23 @@ func (l *library) resetPassword(c *call) (any, error) {
 	if in.Token == "" {
 		in.Token = c.query("token")
 	}
-	if _, err := l.peek(c.Context(), in.Token, kindReset); err != nil {
-		return nil, asInvalid(err) // before the cost of a hash
-	}
-	hash, err := l.newPassword(c.Context(), in.NewPassword)
-	if err != nil {
+	if err := l.reset(c.Context(), in.Token, in.NewPassword); err != nil {
 		return nil, err
 	}
-	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		k, err := l.take(ctx, in.Token, kindReset)
+	return ok, nil
+}
+
+// reset sets the password of the user to whom a link was mailed, and uses the link up.
+func (l *library) reset(ctx context.Context, token, password string) error {
+	if _, err := l.peek(ctx, token, kindReset); err != nil {
+		return asInvalid(err) // before the cost of a hash
+	}
+	hash, err := l.newPassword(ctx, password)
+	if err != nil {
+		return err
+	}
+	return l.host.DB.InTx(ctx, func(ctx context.Context) error {
+		k, err := l.take(ctx, token, kindReset)
 		if err != nil {
 			return asInvalid(err)
 		}
@@ -99,10 +146,6 @@ func (l *library) resetPassword(c *call) (any, error) {
 		}
 		return l.setPassword(ctx, user, hash)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return ok, nil
 }
 
 // setPassword sets the password of a user who has proved the address, and ends all sessions and the

@@ -39,7 +39,7 @@ func TestRouteTable(t *testing.T) {
 	}
 	for class, want := range map[string][]string{
 		"auth-sign-in": {
-			"POST /sign-up/email", "POST /sign-in/email", "POST /change-password", "POST /verify-password", "POST /reset-password",
+			"POST /sign-up/email", "POST /sign-in/email", "POST /change-password", "POST /verify-password", "POST /reset-password", "POST /reset-password/:token",
 			"POST /email-otp/check-verification-otp", "POST /email-otp/verify-email", "POST /sign-in/email-otp",
 			"POST /email-otp/reset-password", "POST /email-otp/change-email", "POST /sign-in/username", "POST /is-username-available",
 			"POST /sign-in/anonymous", "POST /one-time-token/verify",

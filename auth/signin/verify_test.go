@@ -86,6 +86,35 @@ func TestVerifyEmailByScript(t *testing.T) {
 	a.browser().navigating().get("/verify-email?token=" + link.Query().Get("token")).page(false)
 }
 
+// TestResetPasswordWithoutAFormOfTheApplication: the link of a request that names no page to return
+// to shows a form of its own, which says why a password is refused.
+func TestResetPasswordWithoutAFormOfTheApplication(t *testing.T) {
+	a := open(t, databasetest.Memory(t), signin.Config{})
+	before := a.signedUp("ada@example.com")
+	a.browser().post("/request-password-reset", object{"email": "ada@example.com"}).ok()
+	link := a.deliver("ada@example.com").Link
+	a.scan(link)
+	phone := a.browser()
+	if form := phone.navigating().get(link).page(true); !strings.Contains(string(form.Body), "a***@example.com") || !strings.Contains(string(form.Body), `name="newPassword"`) ||
+		!strings.Contains(string(form.Body), "at least 8 characters") {
+		t.Errorf("the form is %s", form.Body)
+	}
+	phone.get(link).want(400, "INVALID_TOKEN") // a script has asked for the application's form
+	choose := func(password string) *response {
+		return phone.pressing().send("POST", link, "application/x-www-form-urlencoded", strings.NewReader(url.Values{"newPassword": {password}}.Encode()))
+	}
+	if again := choose("short").page(true); again.Status != 400 || !strings.Contains(string(again.Body), "PASSWORD_TOO_SHORT") {
+		t.Errorf("a short password: %d %s", again.Status, again.Body)
+	}
+	if done := choose("a new password").page(false); done.Status != 200 || before.user() != nil {
+		t.Errorf("%d %s, and the session of before has %v", done.Status, done.Body, before.user())
+	}
+	if used := choose("another password").page(false); used.Status != 400 {
+		t.Errorf("the link was taken twice: %d %s", used.Status, used.Body)
+	}
+	phone.post("/sign-in/email", object{"email": "ada@example.com", "password": "a new password"}).ok()
+}
+
 func TestResetPassword(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a := open(t, db, signin.Config{})

@@ -203,6 +203,21 @@ func lookAtPages(t *testing.T, k *kit.Kit, page *browsertest.Tab, base string) {
 	page.Accessible("expired")
 
 	sendMail(t, k) // what waits, so that the next one is the last
+	page.Run(fmt.Sprintf(`return fetch("/auth/request-password-reset", {method: "POST", headers: {"Content-Type": "application/json"},
+		body: JSON.stringify({email: %q})}).then((response) => response.ok)`, address), nil)
+	page.Visit(linkOf(t, k)) // names no page of the application
+	page.Until(`document.querySelector("h1").textContent === "Choose a new password"`)
+	page.Accessible("reset")
+	for _, step := range []struct{ password, title, code string }{
+		{"short", "Choose a new password", "PASSWORD_TOO_SHORT"}, {"a third " + password, "Your password is set", ""},
+	} {
+		page.Fill(`[name="newPassword"]`, step.password)
+		page.Click("button")
+		page.Until(fmt.Sprintf(`document.querySelector("h1").textContent === %q && (document.querySelector("small")?.textContent ?? "") === %q`, step.title, step.code))
+		page.Accessible("reset " + step.title)
+	}
+	sendMail(t, k)
+
 	_, err := k.Email().Send(t.Context(), email.Message{To: address, Subject: "News", Text: "There are news.", Category: email.CategoryList})
 	check(t, err)
 	sendMail(t, k)

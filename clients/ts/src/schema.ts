@@ -1098,12 +1098,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Redirects from the mail to the form of the application
+         * Leads from the mail to the form of the application, or shows one
          * @description Public: the authentication library decides.
          */
         get: operations["getAuthResetPasswordByToken"];
         put?: never;
-        post?: never;
+        /**
+         * Takes the form that the link shows
+         * @description Public: the authentication library decides.
+         */
+        post: operations["postAuthResetPasswordByToken"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4838,6 +4842,9 @@ export interface components {
         SigninNewCodes: {
             status: boolean;
             backupCodes: string[];
+        };
+        SigninNewPasswordBodyInput: {
+            newPassword: string;
         };
         SigninOneTapBodyInput: {
             idToken: string;
@@ -8740,6 +8747,33 @@ export interface components {
             };
         };
         /**
+         * @description BAD_REQUEST: The body is not JSON.
+         *
+         *     INVALID_TOKEN: Invalid token
+         *
+         *     PASSWORD_COMPROMISED: The password you entered has been compromised. Please choose a different password.
+         *
+         *     PASSWORD_TOO_LONG: Password too long
+         *
+         *     PASSWORD_TOO_SHORT: Password too short
+         *
+         *     VALIDATION_ERROR: The request is not of the form this route takes.
+         */
+        "SignInRefused400-f35c9952cd4b0a56-Page": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SignInRefusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "BAD_REQUEST" | "INVALID_TOKEN" | "PASSWORD_COMPROMISED" | "PASSWORD_TOO_LONG" | "PASSWORD_TOO_SHORT" | "VALIDATION_ERROR";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
          * @description AUTHENTICATION_FAILED: Authentication failed
          *
          *     PASSKEY_NOT_FOUND: Passkey not found
@@ -10509,6 +10543,7 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": unknown;
+                "application/x-www-form-urlencoded": unknown;
             };
         };
         responses: {
@@ -10690,6 +10725,7 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": unknown;
+                "application/x-www-form-urlencoded": unknown;
             };
         };
         responses: {
@@ -11339,6 +11375,7 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": unknown;
+                "application/x-www-form-urlencoded": unknown;
             };
         };
         responses: {
@@ -11767,6 +11804,48 @@ export interface operations {
             };
             400: components["responses"]["SignInRefused400-INVALIDTOKEN-VALIDATIONERROR-Page"];
             403: components["responses"]["SignInRefused403-INVALIDCALLBACKURL-Page"];
+            429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
+            500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
+            503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
+        };
+    };
+    postAuthResetPasswordByToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SigninNewPasswordBodyInput"];
+                "application/x-www-form-urlencoded": components["schemas"]["SigninNewPasswordBodyInput"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SigninDone"];
+                    "text/html": string;
+                };
+            };
+            /** @description A browser is redirected to the page given in the request. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["SignInRefused400-f35c9952cd4b0a56-Page"];
+            403: components["responses"]["SignInRefused403-b046f3b40356e20a-Page"];
+            413: components["responses"]["SignInRefused413-PAYLOADTOOLARGE"];
+            415: components["responses"]["SignInRefused415-UNSUPPORTEDMEDIATYPE-Page"];
             429: components["responses"]["SignInRefused429-TOOMANYREQUESTS"];
             500: components["responses"]["SignInRefused500-INTERNALSERVERERROR"];
             503: components["responses"]["SignInRefused503-SERVICEUNAVAILABLE"];
@@ -12553,6 +12632,7 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": unknown;
+                "application/x-www-form-urlencoded": unknown;
             };
         };
         responses: {
