@@ -9,7 +9,7 @@
 // On SQLite transactions that come in at the same time share a commit, one disk sync for all; each still fails or
 // succeeds by itself, and returns when the shared commit is on the disk. One process may open a file.
 //
-// Code for database/sql joins a transaction by [DB.SQL].
+// Code for database/sql joins a transaction by [DB.SQL]. [Copy] moves the rows of a SQLite database to PostgreSQL.
 //
 // # Rules of callbacks
 //
