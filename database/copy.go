@@ -83,7 +83,7 @@ func (d *DB) tablesOf(ctx context.Context, from *DB) ([]string, error) {
 	}
 	for _, table := range tables {
 		if !slices.Contains(there, table) {
-			return nil, fmt.Errorf("database: the table %s is not in PostgreSQL: create it first", table)
+			return nil, fmt.Errorf("database: the table %s is not in PostgreSQL: create it there, or drop it from the copy", table)
 		}
 	}
 	return d.inOrder(ctx, tables)
