@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -92,6 +93,42 @@ func TestFloodOfForgedTokens(t *testing.T) {
 	want(attacker, good("fay"), 200, "") // good ones cost nothing
 	want(attacker, forged, 401, "auth/unauthenticated")
 	want(attacker, good("gil"), 429, "kit/rate_limited")
+}
+
+// TestFloodOfForgedExpiredTokens: the routes that tell an expired token from none verify it, and count
+// what does not verify as other forgeries are counted.
+func TestFloodOfForgedExpiredTokens(t *testing.T) {
+	clock := &keyClock{time.Unix(1_800_000_000, 0)}
+	a := openInternal(t, databasetest.Memory(t), clock.Now)
+	ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{IP: "192.0.2.1"})
+	key, err := a.keys.signer(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := forge{key, clock.now.Add(-time.Hour).Unix()}
+	lapsed := func(token string) error {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/auth/get-session", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		_, ok, err := (&LibraryHost{a}).Lapsed(r)
+		if ok {
+			t.Fatal("a token without a session has one")
+		}
+		return err
+	}
+	for range 300 {
+		if err := lapsed(f.withClaims(f.plain())); err != nil {
+			t.Fatalf("a token that is only old: %v", err)
+		}
+	}
+	forged := signedBy(t, f)
+	for range 100 {
+		if err := lapsed(forged); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := lapsed(forged); !errors.Is(err, capability.ErrRateLimited) {
+		t.Errorf("after a hundred forged ones: %v, want kit/rate_limited", err)
+	}
 }
 
 // The limit can be switched off, for a host that hides the addresses of clients.

@@ -224,6 +224,7 @@ func (a *Auth) firstSeen(ctx context.Context, raw string, now time.Time) (access
 
 // Lapsed returns the session of the request's access token where the token has expired and the
 // session has not: a client that renews the token is signed in. ok is false for any other request.
+// Refuses with kit/rate_limited from an address that sent too many forged tokens.
 func (a *LibraryHost) Lapsed(r *http.Request) (session Session, ok bool, err error) {
 	raw, given, err := bearer.Token(r)
 	if err != nil || !given || len(raw) > jose.MaxSize {
@@ -234,11 +235,16 @@ func (a *LibraryHost) Lapsed(r *http.Request) (session Session, ok bool, err err
 	if err != nil || t.Type != tokenType || !expired(t.ExpiresAt, now) {
 		return Session{}, false, nil
 	}
-	key, found, err := a.keys.find(r.Context(), t.KeyID, now)
-	if err != nil {
-		return Session{}, false, unavailable("reading signing keys", err)
+	if a.forgeries.refuses(r.Context(), t.Text("sid")) {
+		return Session{}, false, capability.ErrRateLimited
 	}
-	if !found || t.Verify(key.public) != nil || a.checkClaims(t, now) != nil {
+	switch err := a.checkSigned(r.Context(), t, now); {
+	case errors.Is(err, capability.ErrUnavailable):
+		return Session{}, false, err
+	case errors.Is(err, errUnknownKey): // of a token so old that its key is gone
+		return Session{}, false, nil
+	case err != nil:
+		a.forgeries.found(r.Context())
 		return Session{}, false, nil
 	}
 	session, ok, err = a.store.sessionByID(r.Context(), t.Text("sid"), now)
@@ -248,8 +254,12 @@ func (a *LibraryHost) Lapsed(r *http.Request) (session Session, ok bool, err err
 	return session, ok, nil
 }
 
-// errOver refuses a token that has expired or whose session has ended.
-var errOver = errors.New("expired or revoked")
+var (
+	// errOver refuses a token that has expired or whose session has ended.
+	errOver = errors.New("expired or revoked")
+	// errUnknownKey refuses a token of a key that there is not, or no longer.
+	errUnknownKey = errors.New("signed with an unknown key")
+)
 
 // verify checks a token. It refuses an expired one without checking the signature.
 func (a *Auth) verify(ctx context.Context, t *jose.Token, now time.Time) (accessToken, error) {
@@ -259,18 +269,8 @@ func (a *Auth) verify(ctx context.Context, t *jose.Token, now time.Time) (access
 	if expired(t.ExpiresAt, now) || a.revoked.has(t.Text("sid")) {
 		return accessToken{}, refused(errOver)
 	}
-	key, found, err := a.keys.find(ctx, t.KeyID, now)
-	if err != nil {
-		return accessToken{}, unavailable("reading signing keys", err)
-	}
-	if !found {
-		return accessToken{}, refused(fmt.Errorf("unknown key %s", t.KeyID))
-	}
-	if err := t.Verify(key.public); err != nil {
-		return accessToken{}, refused(err)
-	}
-	if err := a.checkClaims(t, now); err != nil {
-		return accessToken{}, refused(err)
+	if err := a.checkSigned(ctx, t, now); err != nil {
+		return accessToken{}, err
 	}
 	rotation, _ := t.Integer("rtc")
 	return accessToken{
@@ -282,6 +282,24 @@ func (a *Auth) verify(ctx context.Context, t *jose.Token, now time.Time) (access
 		},
 		expiresAt: t.ExpiresAt,
 	}, nil
+}
+
+// checkSigned checks the signature and the claims of a token, but not whether it is over.
+func (a *Auth) checkSigned(ctx context.Context, t *jose.Token, now time.Time) error {
+	key, found, err := a.keys.find(ctx, t.KeyID, now)
+	if err != nil {
+		return unavailable("reading signing keys", err)
+	}
+	if !found {
+		return refused(fmt.Errorf("%w: %s", errUnknownKey, t.KeyID))
+	}
+	if err := t.Verify(key.public); err != nil {
+		return refused(err)
+	}
+	if err := a.checkClaims(t, now); err != nil {
+		return refused(err)
+	}
+	return nil
 }
 
 // checkClaims checks that a token with a valid signature is meant for this kit and valid now.
